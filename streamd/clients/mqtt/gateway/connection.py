@@ -48,6 +48,7 @@ class Connection:
         "is_clean_end",
         "is_closing",
         "is_full",
+        "is_refused",
         "keep_alive_s",
         "kind",
         "packet_bytes_max",
@@ -73,7 +74,7 @@ class Connection:
         self.due = 0
         self.packet_bytes_max = _NO_LIMIT
         self.tells_problems = True
-        self.is_busy = self.is_full = self.is_closing = self.is_clean_end = False
+        self.is_busy = self.is_full = self.is_closing = self.is_clean_end = self.is_refused = False
         self.aliases: dict[bytes, int] | None = None
         self.aliases_in: Aliases | None = None
         self.alias_maximum = 0

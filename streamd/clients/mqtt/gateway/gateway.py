@@ -30,6 +30,7 @@ from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.gateway.shares import Shares
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
+from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.gateway.wills import Wills
 from streamd.clients.mqtt.store.link import Link, StoreFault, Target, Words, encode
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
@@ -82,7 +83,8 @@ class Gateway:
         self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(settings.url)
         self.publishing = Publishing(self.link, self.run)
         self.publishing.on_stored = self.counters.acknowledging.observe
-        self.noting = Noting(self.link)
+        self.unwritten = Unwritten(self)
+        self.noting = Noting(self.link, self.unwritten)
         self.releases = Releases(self.link)
         self.retained = Retained(self)
         self.wills = Wills(self)
@@ -322,6 +324,8 @@ class Gateway:
         if self._is_stopping or self._chores is None:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
+        if not is_up:
+            self.connecting.store_is_away()
 
     def _tick(self) -> None:
         """Do what is due also while the store is away."""
@@ -340,12 +344,14 @@ class Gateway:
             try:
                 if now - self._last_chores >= _CHORES_S:
                     self._last_chores = now
-                    if not await self._ownership.keep():
-                        self._let_go()
-                    await self.wills.publish_due()
-                    await self._end_sessions()
                     for one in self.on_chores:
                         one()
+                    # Before what a full store refuses: it makes room.
+                    await self._end_sessions()
+                    await self.unwritten.write_all()
+                    await self.wills.publish_due()
+                    if not await self._ownership.keep():
+                        self._let_go()
                 if now - last_checkpoint >= _CHECKPOINT_S:
                     last_checkpoint = now
                     self.tell_store(self.retained.checkpoint())

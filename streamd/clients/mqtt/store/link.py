@@ -17,6 +17,9 @@ Done = Callable[[list[Any]], None]
 
 _RETRY_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 _CONNECT_S: Final = 5.0
+# A store that owes an answer and says nothing for so long is away: its machine may be gone without a word. (The tail's
+# request waits for 5 seconds.)
+SILENT_S: Final = 10.0
 # A store that says this is starting, or a script keeps it busy: the request is asked again, as after a lost connection.
 _NOT_NOW: Final = ("LOADING", "BUSY ")
 
@@ -87,6 +90,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._is_closed = False
+        self._heard = 0  # how often bytes came
         self.is_up = False
         self.client_id = 0
         self.fault: str | None = None  # why the store cannot be used; the last reason
@@ -160,8 +164,19 @@ class Link:
             attempt = 0
             self.fault = None
             self._up()
-            await self._lost.wait()
-            self._down("the connection to the store was lost")
+            self._down(await self._until_lost())
+
+    async def _until_lost(self) -> str:
+        """Wait for the end of the connection; return what it is."""
+        while True:
+            owes, heard = bool(self._waiting), self._heard
+            try:
+                await asyncio.wait_for(self._lost.wait(), SILENT_S)
+            except TimeoutError:
+                if owes and heard == self._heard:
+                    return f"the store has not answered for {SILENT_S:g} seconds"
+            else:
+                return "the connection to the store was lost"
 
     async def _connect(self) -> None:
         target = self._target
@@ -213,6 +228,7 @@ class Link:
     def received(self, data: bytes) -> None:
         """Take bytes of the store, and hand complete replies on."""
         reader, replies, waiting = self._reader, self._replies, self._waiting
+        self._heard += 1
         reader.feed(data)
         while waiting:
             count = waiting[0][1]
