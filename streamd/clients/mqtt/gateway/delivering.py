@@ -127,7 +127,7 @@ class Delivery:
                 self._advance(cursor)
 
     def show(self, entry: Stored) -> None:
-        """Send a message of the gateway's own, which no log has, to the sessions that have room for it; its QoS is 0."""
+        """Send a message of the gateway's own, of QoS 0, which no log has, to the sessions that have room for it."""
         assert not entry.qos
         for session, target in self.receivers(entry.topic).items():
             self._send(session, target, entry)

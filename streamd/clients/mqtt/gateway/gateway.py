@@ -7,16 +7,16 @@ import os
 import secrets
 import sys
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import redis.asyncio
 
 from streamd.clients.mqtt.access import Access, ClientRights, Rights
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
 from streamd.clients.mqtt.gateway.connection import Connection
 from streamd.clients.mqtt.gateway.counters import Counters
@@ -30,6 +30,7 @@ from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.gateway.shares import Shares
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
+from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.gateway.wills import Wills
 from streamd.clients.mqtt.store.link import Link, StoreFault, Target, Words, encode
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
@@ -82,7 +83,8 @@ class Gateway:
         self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(settings.url)
         self.publishing = Publishing(self.link, self.run)
         self.publishing.on_stored = self.counters.acknowledging.observe
-        self.noting = Noting(self.link)
+        self.unwritten = Unwritten(self)
+        self.noting = Noting(self.link, self.unwritten)
         self.releases = Releases(self.link)
         self.retained = Retained(self)
         self.wills = Wills(self)
@@ -103,7 +105,7 @@ class Gateway:
         self.no_rights: ClientRights = Rights(None).for_client(None, "")
         self.has_search = False
         self._touched: list[Connection] = []
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
         self._ownership = Ownership(self.link, self.run, self.now_ms)
         self._clock_ahead_ms = 0
@@ -210,16 +212,9 @@ class Gateway:
                 self.warn(f"the store refused to write: {reply}")
                 return
 
-    @asynccontextmanager
-    async def lock(self, client_id: str) -> AsyncIterator[None]:
+    def lock(self, client_id: str) -> AbstractAsyncContextManager[None]:
         """Let one at a time work on a client's session."""
-        lock = self._locks[client_id]
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked() and not getattr(lock, "_waiters", None):
-                self._locks.pop(client_id, None)
+        return self._locks.of(client_id)
 
     async def until_stored(self, session: Session) -> None:
         """Wait until the store has answered all that a client has published."""
@@ -277,9 +272,9 @@ class Gateway:
 
     # Connections.
 
-    def make_connection(self, kind: str) -> Connection:
+    def make_connection(self, kind: str) -> asyncio.Protocol:
         """Return the protocol of a new socket."""
-        return Connection(self, kind)
+        return cast(asyncio.Protocol, Connection(self, kind))
 
     def connected(self, connection: Connection) -> None:
         """Note a new socket."""
@@ -329,6 +324,8 @@ class Gateway:
         if self._is_stopping or self._chores is None:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
+        if not is_up:
+            self.connecting.store_is_away()
 
     def _tick(self) -> None:
         """Do what is due also while the store is away."""
@@ -347,12 +344,14 @@ class Gateway:
             try:
                 if now - self._last_chores >= _CHORES_S:
                     self._last_chores = now
-                    if not await self._ownership.keep():
-                        self._let_go()
-                    await self.wills.publish_due()
-                    await self._end_sessions()
                     for one in self.on_chores:
                         one()
+                    # Before what a full store refuses: it makes room.
+                    await self._end_sessions()
+                    await self.unwritten.write_all()
+                    await self.wills.publish_due()
+                    if not await self._ownership.keep():
+                        self._let_go()
                 if now - last_checkpoint >= _CHECKPOINT_S:
                     last_checkpoint = now
                     self.tell_store(self.retained.checkpoint())
@@ -385,15 +384,18 @@ class Gateway:
         for one in ended:
             client_id = one.decode()
             async with self.lock(client_id):
-                if client_id in self.clients:
-                    continue
-                (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
-                record = parse_record(client_id, reply)
-                if record is None:
-                    self.tell_store([("ZREM", INDEX, client_id)])
-                elif record.has_ended(self.now_ms()):
-                    self.counters.sessions_expired += 1
-                    await self.connecting.end(record)
+                await self._end_session(client_id)
+
+    async def _end_session(self, client_id: str) -> None:
+        if client_id in self.clients:
+            return
+        (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
+        record = parse_record(client_id, reply)
+        if record is None:
+            self.tell_store([("ZREM", INDEX, client_id)])
+        elif record.has_ended(self.now_ms()):
+            self.counters.sessions_expired += 1
+            await self.connecting.end(record)
 
     async def _set_clock(self) -> None:
         (reply,) = await self.link.demand(("TIME",))

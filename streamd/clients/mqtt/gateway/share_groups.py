@@ -55,7 +55,7 @@ class Group:
             await asyncio.sleep(tick_s)
             if not self.members and not self.parted:
                 self._ticks_alone += 1
-                if self._ticks_alone > 1 and not any(one.lock.locked() for one in self.parts.values()):
+                if self._ticks_alone > 1 and not any(one.is_at_work for one in self.parts.values()):
                     self.shares.forget(self)
                     return
                 continue

@@ -30,6 +30,8 @@ _IDLE_MS: Final = 100 * 86_400_000
 _SCAN_MAX: Final = 1_000
 _PENDING_PAGE: Final = 1_000
 
+TICKS_PER_RENEWAL: Final = 3  # of about ten in a lease
+
 RawEntries = list[tuple[bytes, list[bytes]]]
 Shard = tuple[int, int]  # generation, shard
 
@@ -75,7 +77,7 @@ class Part:
         raise NotImplementedError
 
     async def _round(self) -> None:
-        """Read and hand out what there is, until all of it is done or nobody has room."""
+        """Read entries and hand them out, until there are none left or nobody has room."""
         raise NotImplementedError
 
     def kick(self) -> None:
@@ -90,6 +92,11 @@ class Part:
             self.shares.warn(self.group, fault)  # a tick tries again
         finally:
             self._task = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it reads, or waits for the store."""
+        return self._task is not None or self.lock.locked()
 
     def close(self) -> None:
         """Read no more."""
@@ -255,8 +262,9 @@ class UnorderedPart(Part):
         self._coming = 0
         self._is_stale = True
         self._scan = 0
-        self._is_exact = view.pattern.is_all or log.handle.abilities.xfilter
-        self._renewed_s = 0.0
+        self._is_filtered = log.handle.abilities.xfilter and not view.pattern.is_all
+        self._is_exact = self._is_filtered or view.pattern.is_all
+        self._ticks = 0
 
     def wake(self, entry: Stored) -> None:
         """Note that there is an entry for the group."""
@@ -298,9 +306,8 @@ class UnorderedPart(Part):
 
     async def tick(self) -> None:
         """Renew what members have in flight, and look for what is idle or new."""
-        now = self.shares.gateway.loop.time()
-        if now - self._renewed_s >= self.view.agreement.lease_ms / 3_000:
-            self._renewed_s = now
+        self._ticks += 1
+        if not self._ticks % TICKS_PER_RENEWAL:
             self._renew()
             self._read_all()
         if not self._is_exact:
@@ -421,12 +428,16 @@ class UnorderedPart(Part):
             self._take_fault((reading.number, 0), reply)
             return False
         found: list[tuple[Shard, RawEntries]] = []
+        numbers = dict.fromkeys(chosen, 0)
         for key, entries in reply or ():
-            shard = keys[key]
-            found.append(((reading.number, shard), [(one[0], one[1]) for one in entries]))
+            found.append(((reading.number, keys[key]), [(one[0], one[1]) for one in entries]))
+            numbers[keys[key]] = len(entries)
+        for shard, number in numbers.items():
+            # A server that filters ends a search after some time; only a reply without an entry says that it was done.
+            is_at_end = not found or (not self._is_filtered and number < count)
             expected = chosen[shard] if self._is_exact else None
-            if len(entries) >= count and (expected is None or expected > len(entries)):
-                self._add(shard, None if expected is None else expected - len(entries))
+            if not is_at_end and (expected is None or expected > number):
+                self._add(shard, None if expected is None else expected - number)
         taken = self._sorted(member, found)
         self._coming = max(0, self._coming - len(taken))
         if not self._is_exact and found:
