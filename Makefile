@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-programs   rq, celery, BullMQ and others on streamd, in an environment of their own"
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
+	@echo "make mqtt-long   the MQTT gateway killed at each point, the standards on mosquitto, random histories, the demo"
 	@echo "make mqtt-chaos   1,000 devices, connections cut, gateway and server killed; ARGS=\"--store redis --seconds 300\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
@@ -107,6 +108,9 @@ redis-tests: set-up
 
 topics-long: set-up
 	@$(RUN) -m tests.topics $(ARGS)
+
+mqtt-long: set-up
+	@$(RUN) -m pytest -m long -n 2 tests/mqtt $(ARGS)
 
 mqtt-chaos: set-up
 	@$(RUN) -m tests.mqtt.chaos $(ARGS)

@@ -45,7 +45,7 @@ def transactions(batches: int) -> Work:
 def small_reads(requests: int, news: bool, pause_s: float = 0.0) -> Work:
     """Return XREADs of the ends of four streams, one at a time; with `news` each finds an entry in one of them.
 
-    That is another one than the time before, and its ID is a new word, as for who follows a stream.
+    That is another one than the time before, and its ID is a new word, as for a client that follows a stream.
     """
 
     def work(target: Target) -> Sample:

@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def check_units() -> None:
-    """Check that systemd accepts the units, and that the service is still sandboxed. Raises: SystemExit."""
+    """Check that systemd accepts the units, and that the services are still sandboxed. Raises: SystemExit."""
     with tempfile.TemporaryDirectory() as place:
         units = []
         for unit in (DEPLOY / "systemd").iterdir():
@@ -34,8 +34,8 @@ def check_units() -> None:
             # systemd wants the program to be there; whichever one is.
             units[-1].write_text(unit.read_text().replace("/opt/streamd/bin/streamd", "/bin/true"))
         run("systemd-analyze", "verify", "--man=no", *units)
-        service = Path(place) / "streamd.service"
-        run("systemd-analyze", "security", "--offline=yes", "--no-pager", f"--threshold={EXPOSURE_MAX}", service)
+        for service in (one for one in units if one.suffix == ".service"):
+            run("systemd-analyze", "security", "--offline=yes", "--no-pager", f"--threshold={EXPOSURE_MAX}", service)
     print("deploy: the units are as they should be")
 
 
@@ -47,32 +47,39 @@ def check_rules() -> None:
 
 
 def check_image() -> None:
-    """Build the image, and check that it serves as a user without rights. Raises: SystemExit.
+    """Build the images, and check that they run as a user without rights. Raises: SystemExit.
 
     The variable BASE names another base image, for places that cannot fetch the Dockerfile's.
     """
     base = os.environ.get("BASE")
     lines = (DEPLOY / "docker" / "Dockerfile").read_text()
-    for wanted in (r"^USER 6379:6379$", r"^HEALTHCHECK ", r"^VOLUME /data$"):
-        if re.search(wanted, lines, re.MULTILINE) is None:
-            raise SystemExit(f"deploy: the Dockerfile has no {wanted}")
+    for wanted, number in ((r"^USER 6379:6379$", 1), (r"^HEALTHCHECK ", 2), (r"^VOLUME /data$", 1)):
+        if len(re.findall(wanted, lines, re.MULTILINE)) != number:
+            raise SystemExit(f"deploy: the Dockerfile has not {number} times {wanted}")
     if base is None:
-        print("deploy: BASE names no image on this machine: the image is not built")
+        print("deploy: BASE names no image on this machine: the images are not built")
         return
     if not list((ROOT / "dist").glob("*.whl")):
         raise SystemExit("deploy: make dist comes first")
+    for target, name, word in (("server", "streamd", "serve"), ("gateway", "streamd-mqtt", "mqtt")):
+        _build(base, target, name, word)
+
+
+def _build(base: str, target: str, name: str, word: str) -> None:
+    """Build one of the images, and try its program."""
     common = ("--storage-driver", os.environ.get("STORAGE_DRIVER", "vfs"))
     run("buildah", *common, "build", "--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE={base}",
-        "-f", DEPLOY / "docker" / "Dockerfile", "-t", "streamd", ".")  # fmt: skip
-    made = run("buildah", *common, "from", "streamd").strip()
+        "--target", target, "-f", DEPLOY / "docker" / "Dockerfile", "-t", name, ".")  # fmt: skip
+    made = run("buildah", *common, "from", name).strip()
     try:
         user = run("buildah", *common, "run", "--isolation", "chroot", made, "--", "id", "-u").strip()
         version = run("buildah", *common, "run", "--isolation", "chroot", made, "--", "streamd", "--version")
+        run("buildah", *common, "run", "--isolation", "chroot", made, "--", "streamd", word, "--help")
     finally:
         run("buildah", *common, "rm", made)
     if user != "6379" or not version.startswith("streamd "):
-        raise SystemExit(f"deploy: the image runs as {user}, and says {version!r}")
-    print(f"deploy: the image is built, and runs {version.strip()} as user {user}")
+        raise SystemExit(f"deploy: the image {name} runs as {user}, and says {version!r}")
+    print(f"deploy: the image {name} is built, and runs {version.strip()} as user {user}")
 
 
 def run(*words: object) -> str:

@@ -56,7 +56,7 @@ class WholeTransactions:
         return []
 
     def run(self, client: Context, requests: list[list[bytes]], at: int, commands: list[Command]) -> Reply:
-        """Run what stands behind the MULTI at this place, as `look` has found it. Return EXEC's reply, or BLOCKED if that
+        """Run what stands behind the MULTI at this place, as `look` has found it; return EXEC's reply, or BLOCKED if it
         is in the client's output by now, as the replies in front of it are. Calls are timed as in `Engine.run`.
         """
         calls, state = self._calls, client.state

@@ -55,6 +55,7 @@ def page(url: str) -> None:
     source = Source(url, allow_writes=True)
     browser = TestClient(application(source, Rules()), base_url="http://localhost")
     paths = ["/", "/streams?match=orders", "/groups/all", "/idempotence", "/slow-log", "/stream?key=orders&value=1"]
+    paths += ["/mqtt", "/mqtt/session?client=dev", "/mqtt/retained?log=mqtt"]
     for path in [*paths, "/groups?key=orders", "/group?key=orders&group=billing", "/tail?key=orders&after=0-1"]:
         reply = browser.get(path)
         assert reply.status_code == 200, (path, reply.text)
@@ -201,6 +202,14 @@ def client(request, tmp_path):
             yield client
 
 
+def leave_a_session(client: redis.Redis) -> None:
+    """Write what a gateway of MQTT leaves, for its pages."""
+    TopicLog.create(client, "mqtt", shards=1, retention_s=60)
+    client.zadd("mqtt:sessions", {"dev": 5})
+    client.hset("mqtt:session:{dev}", mapping={"expiry_s": "9", "ends_ms": "5", "at mqtt": "1 0-0"})
+    client.hset("{mqtt}:retained", mapping={"": "1 0-0", "t": "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$3\r\n5-1\r\n"})
+
+
 @pytest.mark.parametrize("name", CLIENTS)
 def test_the_rules_in_the_document_are_enough(client, name):
     rules = ROWS[name] + (ROWS["streamd ui"] if "writes" in name else [])
@@ -210,6 +219,8 @@ def test_the_rules_in_the_document_are_enough(client, name):
     client.xgroup_create("orders", "billing", id="0")
     client.xreadgroup("billing", "ann", {"orders": ">"})
     client.xadd("orders", {"cents": 1})
+    if name == "streamd ui":
+        leave_a_session(client)
     client.execute_command("ACL", "SETUSER", "ann", "reset", "on", ">p", "resetchannels", *rules)
     CLIENTS[name](f"redis://ann:p@127.0.0.1:{client.connection_pool.connection_kwargs['port']}")
     assert client.acl_log() == []

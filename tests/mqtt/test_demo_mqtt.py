@@ -14,6 +14,7 @@ from demo.mqtt import MqttDemo, report
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 def test_no_reading_is_lost_or_stored_twice_though_connections_are_cut_and_gateway_and_server_killed():
     command = [sys.executable, "-m", "demo.mqtt", "--no-spark", "--devices", "6", "--readings", "200"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)

@@ -32,6 +32,8 @@ SHELLS = {
 TYPED = {
     "se": ["serve"],
     "serve --appendfsync al": ["serve", "--appendfsync", "always"],
+    "mqtt sess": ["mqtt", "session"],
+    "mqtt bench p2": ["mqtt", "bench", "p2p"],
     "serve --appendfsync=al": ["serve", "--appendfsync=always"],
     "tail orders:e": ["tail", "orders:eu"],
     "tail 'orders:e": ["tail", "orders:eu"],

@@ -1,18 +1,25 @@
 """What deploy/ names is there: metrics of the dashboard and the alerts, options of the image and the units."""
 
+import argparse
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from streamd.base.clock import Clock
+from streamd.clients.mqtt.options import add_gateway_options
 from streamd.configuration.layers import PREFIX
 from streamd.configuration.server_options import OPTIONS
+from streamd.testing import EmbeddedServer
+from tests.mqtt.seen.running import gateway
 from tests.session import Session
 from tests.unit.engine.test_survey import metrics
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
-DASHBOARD = DEPLOY / "grafana" / "dashboards" / "streamd.json"
+DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").iterdir())
 # Words of the query language, and what Prometheus itself knows.
 OTHERS = {"up", "redis_up"}
 
@@ -26,15 +33,26 @@ def names() -> set[str]:
     session.state.persistence = lambda: {
         "aof_current_size": 1, "aof_base_size": 1, "aof_delayed_fsync": 0, "aof_last_rewrite_time_sec": 1,
     }  # fmt: skip
-    return set(metrics(session)) | OTHERS
+    return set(metrics(session)) | metrics_of_a_gateway() | OTHERS
+
+
+def metrics_of_a_gateway() -> set[str]:
+    with ExitStack() as stack:
+        server = stack.enter_context(EmbeddedServer(Clock()))
+        one = stack.enter_context(gateway(server.url, "--metrics-port", "0"))
+        stack.enter_context(one.client("c"))  # so that there are samples of listeners
+        reply = stack.enter_context(urlopen(f"http://127.0.0.1:{one.ports['metrics']}/metrics", timeout=20))
+        text = reply.read().decode()
+    return set(re.findall(r"^(\w+)", text, re.MULTILINE))
 
 
 def named(text: str) -> set[str]:
-    return set(re.findall(r"\b(?:redis|streamd)_[a-z_]+", text))
+    return set(re.findall(r"\b(?:redis|streamd|process)_[a-z_]+", text))
 
 
-def test_every_metric_of_the_dashboard_is_there(names):
-    panels = json.loads(DASHBOARD.read_text())["panels"]
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_every_metric_of_a_dashboard_is_there(names, path):
+    panels = json.loads(path.read_text())["panels"]
     assert len(panels) >= 15
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in panels:
@@ -64,7 +82,24 @@ def test_every_variable_is_an_option(path):
     found = set(re.findall(r"\b(?<!\$\{)STREAMD_[A-Z_]+(?=[=:] ?\S)", (DEPLOY / path).read_text()))
     options = {PREFIX + name.upper().replace("-", "_") for name in OPTIONS}
     assert found
-    assert found - {"STREAMD_PASSWORD"} <= options
+    assert found - {"STREAMD_PASSWORD", "STREAMD_URL"} <= options
+
+
+@pytest.mark.parametrize("path", ["docker/Dockerfile", "compose.yaml", "systemd/streamd-mqtt.service"])
+def test_every_option_of_the_gateway_is_one(path):
+    text = (DEPLOY / path).read_text()
+    lines = [line for line in text.splitlines() if "mqtt" in line.lower() or "command:" in line]
+    found = set(re.findall(r"--[a-z][a-z-]+", " ".join(lines))) - {"--target", "--now", "--system"}
+    parser = argparse.ArgumentParser()
+    add_gateway_options(parser)
+    known = {word for action in parser._actions for word in action.option_strings}
+    assert found
+    assert found <= known
+
+
+def test_dashboards_have_different_names():
+    found = [json.loads(path.read_text()) for path in DASHBOARDS]
+    assert len({one["uid"] for one in found}) == len({one["title"] for one in found}) == len(found) == 2
 
 
 def test_the_documents_of_operations_name_every_file():

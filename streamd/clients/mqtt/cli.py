@@ -2,7 +2,10 @@
 
 import argparse
 import sys
+from pathlib import Path
 
+from streamd.clients.mqtt import operating
+from streamd.clients.server_url import checked, without_password
 from streamd.distribution import install_line
 
 EXIT_OK, EXIT_USAGE, EXIT_ADDRESS = 0, 2, 3
@@ -21,6 +24,38 @@ def add_options(mqtt: argparse.ArgumentParser) -> None:
         return
     add_gateway_options(mqtt)
     mqtt.set_defaults(action=_run)
+    _add_commands(mqtt)
+
+
+def _add_commands(mqtt: argparse.ArgumentParser) -> None:
+    from streamd.clients.mqtt.bench.cli import add_options as add_bench_options
+
+    commands = mqtt.add_subparsers(title="commands; without one the gateway runs", metavar="COMMAND")
+
+    def add(name: str, action: operating.Action, text: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        # (A default here would replace what stands before the command.)
+        one.add_argument(
+            "--url",
+            default=argparse.SUPPRESS,
+            help="the gateway's store: redis://[user:password@]host[:port][/database], rediss://, unix:// (default: the"
+            " variable STREAMD_URL; without both, the server that a gateway runs in --dir)",
+        )
+        one.add_argument("--dir", type=Path, default=argparse.SUPPRESS, metavar="DIR", help="see --url")
+        one.add_argument("--json", action="store_true", help="print JSON, an object on each line")
+        one.set_defaults(action=lambda arguments: _operate(action, arguments))
+        return one
+
+    operating.add_clients_options(add("clients", operating.clients, "print the clients that are connected"))
+    session = add(
+        "session",
+        operating.session,
+        "print the session of a client: subscriptions, position and lag in each log, messages in flight, expiry, will",
+    )
+    session.add_argument("client", metavar="ID", help="its client identifier")
+    disconnect = add("disconnect", operating.disconnect, "close the connection of a client; its session stays")
+    disconnect.add_argument("client", metavar="ID", help="its client identifier")
+    add_bench_options(commands.add_parser("bench", help="put a load on an MQTT broker, any, and measure it"))
 
 
 def _without_extra(arguments: argparse.Namespace) -> int:
@@ -42,6 +77,38 @@ def _run(arguments: argparse.Namespace) -> int:
         return _fail(EXIT_ADDRESS, str(fault))
     except (ValueError, FileFault) as fault:
         return _fail(EXIT_USAGE, str(fault))
+
+
+def _operate(action: operating.Action, arguments: argparse.Namespace) -> int:
+    """Run a command on the store."""
+    import redis
+
+    from streamd.clients.mqtt.asking import NoAnswer, NoGateway
+    from streamd.clients.mqtt.own_server import socket_of
+
+    url = arguments.url
+    if url is None:
+        path = socket_of(arguments.dir)
+        if not path.exists():
+            return _fail(
+                EXIT_ADDRESS, f"no gateway runs in {arguments.dir}; name its store with --url, or another --dir"
+            )
+        url = f"unix://{path}"
+    place = without_password(url)
+    try:
+        with redis.Redis.from_url(checked(url)) as store:
+            fault = action(store, arguments)
+    except ValueError as error:
+        return _fail(EXIT_USAGE, str(error))
+    except (NoAnswer, NoGateway) as error:
+        return _fail(EXIT_ADDRESS, f"{place}: {error}")
+    except redis.AuthenticationError as error:
+        return _fail(EXIT_ADDRESS, f"{place}: {error}; the user and password are those in --url or STREAMD_URL")
+    except redis.ConnectionError as error:
+        return _fail(EXIT_ADDRESS, f"{place}: {error}; is a server running there? Give another with --url")
+    except redis.RedisError as error:
+        return _fail(EXIT_ADDRESS, f"{place}: {error}")
+    return EXIT_OK if fault is None else _fail(EXIT_USAGE, fault)
 
 
 def _fail(code: int, text: str) -> int:

@@ -107,9 +107,7 @@ async def _reload(gateway: Gateway, listening: Listening) -> None:
     gateway.warn("users and rights were read again")
 
 
-def _show_banner(
-    arguments: argparse.Namespace, listening: Listening, seeing: Seeing, server: OwnServer | None
-) -> None:
+def _show_banner(arguments: argparse.Namespace, listening: Listening, seeing: Seeing, server: OwnServer | None) -> None:
     store = f"a server of its own in {arguments.dir}" if server is not None else without_password(arguments.url)
     lines = [f"streamd mqtt, process {os.getpid()}", f"  store             {store}"]
     lines += [f"  {kind:<17} {place}" for kind, place in listening.places]

@@ -9,8 +9,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from streamd.clients.ui import entries, groups, slow_log, streams, tables
+from streamd.clients.ui import entries, groups, mqtt_sessions, slow_log, streams, tables
 from streamd.clients.ui.moments import entry_id_of, is_entry_id
+from streamd.clients.ui.mqtt_pages import MqttPages
 from streamd.clients.ui.names import bytes_of
 from streamd.clients.ui.ordering import Columns, Order, in_order, order_of
 from streamd.clients.ui.overview import Look, Overview
@@ -37,6 +38,9 @@ def application(source: Source, rules: Rules) -> Guard:
         Route("/group", pages.group),
         Route("/idempotence", pages.idempotence),
         Route("/slow-log", pages.slow_log),
+        Route("/mqtt", pages.mqtt.sessions),
+        Route("/mqtt/session", pages.mqtt.session),
+        Route("/mqtt/retained", pages.mqtt.retained),
         Route("/login", pages.login, methods=["GET"]),
         Route("/login", pages.sign_in, methods=["POST"]),
         Route("/group/acknowledge", pages.acknowledge, methods=["POST"]),
@@ -57,16 +61,23 @@ class Pages:
         self.survey = Overview(source, self.rates)
         # Streams with producers, as they were last looked at: without any, nothing is said of idempotent writes.
         self.producers: set[bytes] = set()
+        # As an overview has found: without a gateway nothing is said of one. None: the user may not know, so that the
+        # server need not refuse it again and again.
+        self.has_mqtt: bool | None = False
         self.show = Templates(
             has_producers=lambda: bool(self.producers),
+            has_mqtt=lambda: bool(self.has_mqtt),
             place=source.place,
             allow_writes=source.allow_writes,
             needs_token=rules.token is not None,
         )
+        self.mqtt = MqttPages(source, self.show)
 
     def overview(self, request: Request) -> Response:
         """Show the server: its largest streams, and the groups that are furthest behind."""
         look = self._look()
+        if self.has_mqtt is not None:
+            self.has_mqtt = mqtt_sessions.are_there(self.source)
         columns = {**tables.STREAMS, "lag": lambda stream: look.lag(stream.key)}
         order = _order(request, columns, "-length")
         behind = sorted(look.groups, key=tables.by_lag)[: tables.GROUPS_ON_OVERVIEW]

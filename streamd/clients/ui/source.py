@@ -13,8 +13,9 @@ from streamd.clients.server_url import checked, without_password
 # for at most a page.
 READS = frozenset(
     {
-        "COMMAND INFO", "INFO", "MEMORY USAGE", "PING", "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS",
-        "XINFO GROUPS", "XINFO STREAM", "XLEN", "XPENDING", "XRANGE", "XREVRANGE",
+        "COMMAND INFO", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "INFO", "MEMORY USAGE", "PING",
+        "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS", "XINFO GROUPS", "XINFO STREAM", "XLEN", "XPENDING",
+        "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZRANGE",
     }
 )  # fmt: skip
 WRITES = frozenset({"XACK", "XCLAIM"})

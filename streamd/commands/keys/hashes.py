@@ -29,16 +29,12 @@ _NONE: Final = Hash()
 
 def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
     """Set fields to values, `[field, value, ...]`, and remove their times; return how many of the fields are new."""
-    db = context.db
-    fields = db.get_as(key, HASH)
+    fields = context.db.get_as(key, HASH)
     if fields is None:
-        db.put(key, fields := Hash())
+        context.db.put(key, fields := Hash())
     added = fields.set_fields(pairs)
-    state = context.state
-    state.dirty += len(pairs) // 2
-    if state.records is not None:  # (Else no list is made.)
-        state.records.append((db.index, [b"HSET", key, *pairs]))
-    if key in db.followed:  # (Mostly nobody needs the list of the fields.)
+    context.record_words([b"HSET", key, *pairs], len(pairs) // 2)
+    if key in context.db.followed:  # (Mostly nobody needs the list of the fields.)
         context.changed(key, "h", "hset", pairs[::2])
     return added
 

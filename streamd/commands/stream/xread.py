@@ -98,7 +98,7 @@ class _Attempt:
 
 
 def _read_newest(context: Context, args: list[bytes], keys_at: int) -> Reply:
-    """Return the reply for who follows streams and is behind by a few entries at most, or none; BLOCKED, and nothing
+    """Return the reply for a client that follows streams and has all but the newest entries; BLOCKED, and nothing
     done, where a key or an ID is not a plain one, or entries are not among the newest.
 
     A client that asks alone finds the processor's caches cold: what counts is how few functions take part.

@@ -74,8 +74,8 @@ class Tail:
     def encode(self, low: int, high: int, reverse: bool) -> bytes:
         if high - low < WOVEN_MIN:
             if self._width:
-                ids, texts, width = self._ids, self._texts, self._width
-                encoded = [encode_entry(ids[at], texts[at * width : (at + 1) * width]) for at in range(low, high)]
+                own_ids, texts, width = self._ids, self._texts, self._width
+                encoded = [encode_entry(own_ids[at], texts[at * width : (at + 1) * width]) for at in range(low, high)]
                 return b"".join(encoded[::-1] if reverse else encoded)
             encoded = [encode_entry(*entry) for entry in zip(self.ids(low, high), self.entries(low, high), strict=True)]
             return b"".join(encoded[::-1] if reverse else encoded)

@@ -18,7 +18,7 @@ def figures(capsys, *words: str) -> tuple[int, dict]:
     """Return its exit code and its figures."""
     code = bench(*words, "--json")
     said = capsys.readouterr()
-    assert said.err == ""
+    assert said.err == "", said.err
     return code, json.loads(said.out)
 
 

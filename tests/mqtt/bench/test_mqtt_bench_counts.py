@@ -1,5 +1,7 @@
 """What the load generator counts, on a broker whose faults are known."""
 
+from time import monotonic
+
 import pytest
 
 from streamd.clients.mqtt.bench.latencies import Latencies
@@ -41,8 +43,9 @@ def test_all_messages_come_once(capsys, kind, qos, version, pace):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rate_is_kept(capsys, kind):
+    begun_s = monotonic()
     _, found = run(capsys, Fake(), kind, "--rate", "400")
-    assert 40 <= found["sent"] <= 0.18 * 400 + 30
+    assert 0.18 * 400 * 0.8 <= found["sent"] <= (monotonic() - begun_s) * 400
     assert found["late_ms"] is not None
 
 
@@ -95,11 +98,11 @@ def test_the_brokers_receive_maximum_is_kept(capsys, pace):
 
 
 def test_idle_clients_ping_as_often_as_the_broker_asks(capsys):
-    fake = Fake(server_keep_alive_s=1)
+    fake, begun_s = Fake(server_keep_alive_s=1), monotonic()
     code, found = run(capsys, fake, "idle", "--version", "5", "--seconds", "0.6", "--keep-alive", "60")
     pings = sum(isinstance(one, packets.Pingreq) for one in fake.seen)
     assert code == 0
-    assert 3 <= pings <= 7, "three clients, and 1.6 seconds"
+    assert 3 <= pings <= (monotonic() - begun_s) * 3, "three clients, a ping a second each"
     assert found["memory_client_bytes"] is None
 
 

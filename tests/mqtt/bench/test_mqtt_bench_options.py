@@ -1,10 +1,12 @@
 """Options that do not fit, brokers that cannot be reached or refuse: one line and an exit code."""
 
+import asyncio
 import os
 import socket
 
 import pytest
 
+from streamd.clients.mqtt.bench import connecting
 from streamd.clients.mqtt.bench.file_limit import TooFewFiles, make_room
 from tests.mqtt.bench.fake_broker import Fake, running
 from tests.mqtt.bench.running_bench import SHORT, bench
@@ -71,6 +73,33 @@ def test_a_broker_that_is_not_there_ends_it_with_3(capsys, kind):
 def test_a_socket_that_is_not_there_ends_it_with_3(capsys, tmp_path):
     code, line = said(capsys, "p2p", "--unix", str(tmp_path / "none"))
     assert (code, line) == (3, f"streamd: {tmp_path / 'none'}: No such file or directory\n")
+
+
+def test_a_socket_whose_backlog_is_full_is_tried_again(tmp_path, monkeypatch):
+    path = str(tmp_path / "mqtt.sock")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(0)
+        waiting = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+        waiting[0].connect(path)  # nobody accepts it
+        waiting[1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            waiting[1].connect(path)
+        tried, slept = [], asyncio.sleep
+
+        async def sleep(seconds):
+            tried.append(seconds)
+            if len(tried) == 2:
+                listening.accept()[0].close()
+            await slept(0)
+
+        monkeypatch.setattr(connecting.asyncio, "sleep", sleep)
+        # Then it is let in, and found to be no broker: nobody answers its CONNECT.
+        monkeypatch.setattr(connecting, "_PATIENCE_S", 0.2)
+        assert bench("p2p", "--unix", path, *SHORT) == 3
+        assert len(tried) == 2
+        for one in waiting:
+            one.close()
 
 
 def test_a_name_that_nobody_knows_ends_it_with_3(capsys):

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of everything that is chosen at random (default: 1)")
     parser.add_argument("--store", choices=STORES, default="streamd", help="behind the gateway (default: streamd)")
     parser.add_argument("--no-kills", action="store_true", help="only connections break")
+    parser.add_argument("--kill-every", type=float, default=3.5, metavar="SECONDS", help="on average (default: 3.5)")
     parser.add_argument("--only-kill", choices=("gateway", "store"), help="kill nothing else")
     parser.add_argument("--no-share", action="store_true", help="no shared subscription")
     parser.add_argument("--broker", metavar="HOST:PORT", help="another broker, without kills; or the word mosquitto")
@@ -43,6 +44,7 @@ def main() -> int:
         not words.no_kills,
         not words.no_share,
         words.only_kill,
+        words.kill_every,
         words.broker,
         words.plant,
         gateway_options=tuple(words.gateway.split()),

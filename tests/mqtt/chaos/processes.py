@@ -19,6 +19,7 @@ MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sb
 ROOT = Path(__file__).resolve().parents[3]
 STARTS_MAX = 40
 PAUSE_S = 0.25
+STOP_S = 30
 LOG = "mqtt"
 
 
@@ -72,6 +73,13 @@ class Killable:
         self.check()
         self.kills += 1
         self.stop()
+
+    def terminate(self) -> None:
+        """Let the process end in an orderly way. Raises: TimeoutExpired."""
+        assert self._process is not None
+        self.check()
+        self._process.terminate()
+        self._process.wait(STOP_S)
 
     def stop(self) -> None:
         """End the process."""

@@ -19,7 +19,6 @@ from tests.mqtt.chaos.records import NAMED, PLAIN, QOS2, Received, Record, Store
 from tests.mqtt.chaos.subscribers import Manner, Subscriber
 from tests.mqtt.chaos.world import World
 
-KILL_S = (2.0, 5.0)  # between two kills
 STARTED_S = 30.0
 ZONES = 10
 HISTORIES_MAX = 8
@@ -51,7 +50,9 @@ MEMBERS = (("share-a", CUT), ("share-b", Manner(packets_per_cut=200, away_s=3.0)
 class Options:
     """What a run is to be. rate: messages a second of all devices; broker: another one, "mosquitto" for one of its own.
 
-    quiet_s: a run is over when nothing has come for so long. plant: a fault of the proxy's; every: each so many.
+    kill_s: between two kills, on average. quiet_s: a run is over when nothing has come for so long.
+
+    plant: a fault of the proxy's; every: each so many.
     """
 
     seconds: float = 60.0
@@ -62,6 +63,7 @@ class Options:
     has_kills: bool = True
     has_share: bool = True
     only_kill: str | None = None
+    kill_s: float = 3.5
     broker: str | None = None
     plant: str | None = None
     every: int = 50
@@ -222,14 +224,23 @@ class Chaos:
     async def _kill(self) -> None:
         """Kill one of the processes and start it again, until this is cancelled."""
         while True:
-            await pause(self.chance.uniform(*KILL_S))
+            await pause(self.chance.uniform(0.5, 1.5) * self.options.kill_s)
             chosen = {None: self.killable, "store": self.killable[:1], "gateway": self.killable[1:]}
-            process = self.chance.choice(chosen[self.options.only_kill])
-            self.record.event("run", f"kill -9 of {process.name}")
-            process.kill()
-            starting = asyncio.create_task(asyncio.to_thread(process.start))
+            which = chosen[self.options.only_kill]
+            # Now and then both at once, and now and then the gateway ends in an orderly way.
+            draw = self.chance.random()
+            killed = which if draw < 0.15 else [self.chance.choice(which)]
+            for process in killed:
+                if process.name == "gateway" and draw > 0.9:
+                    self.record.event("run", "the gateway is told to stop")
+                    self.record.counts["orderly stops of the gateway"] += 1
+                    await asyncio.to_thread(process.terminate)
+                else:
+                    self.record.event("run", f"kill -9 of {process.name}")
+                    process.kill()
+            starting = asyncio.gather(*(asyncio.to_thread(process.start) for process in killed))
             await asyncio.shield(starting)
-            self.record.event("run", f"{process.name} is there again")
+            self.record.event("run", f"{' and '.join(one.name for one in killed)} there again")
 
     async def _until_quiet(self, devices: list[asyncio.Task[None]]) -> None:
         """Wait until each device has its answers, or nothing was acknowledged for so long."""

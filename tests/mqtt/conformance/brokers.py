@@ -134,7 +134,7 @@ def running_gateway(
         ports = _ports_of(process)
         if "mqtt" not in ports:
             raise AssertionError(f"the gateway ended at its start: {(directory / 'gateway.log').read_text()}")
-        yield process, Broker("gateway", ports["mqtt"], ports.get("ws", 0), says_why=True, closes_late_s=1.5)
+        yield process, Broker("gateway", ports["mqtt"], ports.get("ws", 0), says_why=True, closes_late_s=3.0)
     finally:
         process.terminate()
         process.wait(20)

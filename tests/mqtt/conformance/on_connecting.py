@@ -264,3 +264,28 @@ def a_connection_without_connect_is_closed_in_the_end(scene):
     half.send(b"\x10\x20\0\4MQTT")
     for device in (nothing, half):
         device.is_closed(within_s=2 * scene.deadline_s, told=False)
+
+
+@case("5:3.1.4-3", "3:3.1.4-2")
+def of_many_connections_with_one_client_id_one_is_left(scene):
+    devices = [scene.opens() for _ in range(8)]
+    for one in devices:
+        one.send(Connect(scene.version, scene.id("a"), False))
+    left = []
+    for one in devices:
+        one.send(packets.Pingreq())
+        while (packet := one.next_or_end()) is not None and type(packet) is not packets.Pingresp:
+            right = (Connack, 0) if type(packet) is Connack else (packets.Disconnect, 0x8E)
+            same((type(packet), packet.reason), right)
+        left += [one] if packet is not None else []
+    # An answer may have left before a later CONNECT took the session over.
+    alive = [one for one in left if _answers(one)]
+    same(len(alive), 1)
+
+
+def _answers(device) -> bool:
+    device.send(packets.Pingreq())
+    while (packet := device.next_or_end()) is not None:
+        if type(packet) is packets.Pingresp:
+            return True
+    return False

@@ -195,3 +195,29 @@ def a_message_that_is_left_out_gives_its_topic_no_alias(scene):
     for payload in (b"x" * 100, b"small", b"x" * 100, b"more"):
         publisher.publishes(scene.topic("a"), payload, 1)
     same([one.topic.decode() for one in device.all_from(publisher)], [scene.topic("a")] * 2)
+
+
+@case("5:3.3.4-9", "5:§4.9", "5:4.9.0-1")
+def pubcomp_of_the_connection_before_gives_no_quota(scene):
+    publisher, device = scene.client(), scene.lasting("a")
+    device.subscribes(scene.topic("a"), qos=2)
+    publisher.publishes(scene.topic("a"), b"old", 2)
+    old = device.hears()
+    device.send(Pubrec(old.packet_id))
+    device.expects(Pubrel)
+    device.drops()
+    device = scene.lasting("a", receive_maximum=1)
+    device.expects(Pubrel, packet_id=old.packet_id)
+    for payload in (b"1", b"2"):
+        publisher.publishes(scene.topic("a"), payload, 1)
+    try:
+        device.puts_back(device.take(0.5))
+    except TimeoutError:
+        pass  # a server may send less than it is allowed to
+    device.send(Pubcomp(old.packet_id))
+    first = device.hears()
+    for _ in range(3):
+        device.pings()
+    must(not device.has_heard(), "a message over the Receive Maximum")
+    device.send(Puback(first.packet_id))
+    device.receives(b"2")

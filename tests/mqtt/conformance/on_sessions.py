@@ -319,3 +319,17 @@ def what_waits_comes_in_its_order_though_messages_go_on_coming(scene):
                 publisher.expects(Puback)
             device = scene.lasting("a")
     same([device.receives(qos=1).payload for _ in range(300)], [b"%d" % number for number in range(300)])
+
+
+@case("5:3.10.4-1", "3:3.10.4-1", "5:4.1.0-1", "3:4.1.0-1", "3:3.1.2-4")
+def a_session_forgets_the_filters_that_its_client_unsubscribed(scene):
+    device, publisher = scene.lasting("a"), scene.client()
+    device.subscribes(scene.topic("a"), scene.topic("b"), qos=1)
+    device.unsubscribes(scene.topic("a"))
+    device.drops()
+    for name in ("a", "b"):
+        publisher.publishes(scene.topic(name), b"away " + name.encode(), 1)
+    device = scene.lasting("a")
+    for name in ("a", "b"):
+        publisher.publishes(scene.topic(name), b"here " + name.encode(), 1)
+    same(device.payloads_from(publisher), [b"away b", b"here b"])

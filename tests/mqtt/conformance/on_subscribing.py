@@ -5,7 +5,7 @@ from collections import Counter
 from streamd.clients.mqtt.codec import packets
 from streamd.clients.mqtt.codec.packets import Publish, Subscribe, Subscription, Unsubscribe
 from streamd.clients.mqtt.codec.properties import Property as P
-from tests.mqtt.conformance.brokers import FORBIDDEN
+from tests.mqtt.conformance.brokers import FORBIDDEN, PASSWORD, USER
 from tests.mqtt.conformance.cases import case, must, same
 
 
@@ -223,3 +223,22 @@ def answers_to_unknown_ids_and_errors_keep_to_the_clients_maximum_packet_size(sc
     device.send(packets.Pubrec(9))
     device.expects(packets.Pubrel, packet_id=9)
     device.breaks(b"\x82\x02\x00\x01", 0x81, 0x82)
+
+
+@case("3:3.9.3-2", "5:3.9.3-2", "5:§3.4", "3:3.3.5-2")
+def a_filter_that_is_allowed_gets_nothing_that_its_client_may_not_read(scene):
+    device, publisher = scene.client(), scene.client(username=USER, password=PASSWORD)
+    topic = f"{FORBIDDEN}/{scene.topic('a')}"
+    for retain in (True, False):
+        must(publisher.publishes(topic, b"secret", 1, retain=retain) in (0, 0x10), "refused to a user that may")
+    device.subscribes(f"+/{scene.prefix}/#", qos=1)
+    if scene.version == 5:
+        device.subscribes(f"$share/g/+/{scene.prefix}/#", qos=1)
+    publisher.publishes(topic, b"secret", 1)
+    same(device.payloads_from(publisher), [])
+    if scene.version == 5:  # of the group, which comes later
+        publisher.publishes(f"free/{scene.prefix}/end", b"end", 1)
+        same({device.receives().payload, device.receives().payload}, {b"end"})
+    reader = scene.client(username=USER, password=PASSWORD)
+    reader.subscribes(topic, qos=1)
+    reader.receives(b"secret", retain=True)

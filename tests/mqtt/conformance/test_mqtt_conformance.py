@@ -66,7 +66,7 @@ def ids_of(cases):
     return [f"{one.version}-{one.name}" for one in cases]
 
 
-@pytest.fixture(scope="module", params=list(BROKERS))
+@pytest.fixture(scope="module", params=["gateway", pytest.param("mosquitto", marks=pytest.mark.long)])
 def running(request, tmp_path_factory):
     """Each broker in turn."""
     name = request.param

@@ -9,10 +9,14 @@ from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.limits import Limits
+from streamd.clients.mqtt.store.logs import LogSettings
+from streamd.clients.topics.async_log import AsyncTopicLog
+from streamd.testing import EmbeddedServer
 from tests.mqtt.gateway.in_process import connect, running
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 SHORT = Limits(share_lease_ms=300)
+LONG = Limits(share_lease_ms=3_600_000)  # nothing comes late, at a tick
 
 
 def share(text="$share/g/t/#", qos=1, **words):
@@ -36,7 +40,7 @@ async def publish_many(publisher, count, topic=b"t/a", qos=1, first=0):
 
 
 async def collect(devices, count):
-    """Return the payloads that the devices get, by device, when all of them have come."""
+    """Return the payloads that the devices get, by device, when so many have come, with any that come behind them."""
     got = [[] for _ in devices]
 
     async def read(device, mine):
@@ -46,12 +50,45 @@ async def collect(devices, count):
     tasks = [asyncio.ensure_future(read(one, mine)) for one, mine in zip(devices, got, strict=True)]
     async with asyncio.timeout(20):
         while sum(map(len, got)) < count:
-            await asyncio.sleep(0.005)
-    await asyncio.sleep(0.05)
+            for one in tasks:
+                assert not one.done(), one.exception()
+            await asyncio.sleep(0)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    for device, mine in zip(devices, got, strict=True):
+        mine += [one.payload for one in await device.quiet() if type(one) is p.Publish]
     return got
+
+
+async def pass_time(gateway, server, leases):
+    """Let the store's time pass, with the gateway's ticks in it."""
+    for _ in range(10 * leases):
+        server.advance(seconds=gateway.limits.share_lease_ms / 10_000)
+        for part in parts(gateway):
+            await part.tick()
+        await settle(gateway)
+
+
+def parts(gateway):
+    return [part for group in gateway.shares.groups.values() for part in group.parts.values()]
+
+
+async def settle(gateway):
+    """Wait until all that is stored has been read, by the tail and by the groups."""
+    read = asyncio.Event()
+    gateway.tail.when_read(read.set)
+    await read.wait()
+    while any(part.is_at_work for part in parts(gateway)):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def slow_store():
+    """A streamd whose time the test moves."""
+    with EmbeddedServer() as server:
+        yield server
+        assert server.internal_errors == 0
 
 
 def numbers(count, first=0):
@@ -114,7 +151,7 @@ def test_a_group_keeps_its_position_until_the_session_of_its_last_member_ends(st
             await publish_many(publisher, 5, first=20)
             async with asyncio.timeout(20):
                 while await gateway.link.demand(("EXISTS", "mqtt:shares")) != [0]:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
             device = await member(gateway, "device", subscribe=mode(how))
             await publish_many(publisher, 1, first=30)
             assert await collect([device], 1) == [[b"30"]]
@@ -166,9 +203,7 @@ def test_5_4_8_2_3_the_qos_of_a_delivery_is_at_most_what_the_member_was_granted(
 def test_the_identifiers_of_a_message_are_those_of_the_member_that_gets_it(store):
     async def main():
         async with running(store) as gateway:
-            one = await member(
-                gateway, "one", share(), subscribe={"properties": {Property.SUBSCRIPTION_IDENTIFIER: 7}}
-            )
+            one = await member(gateway, "one", share(), subscribe={"properties": {Property.SUBSCRIPTION_IDENTIFIER: 7}})
             other = await member(
                 gateway, "other", share(), subscribe={"properties": {Property.SUBSCRIPTION_IDENTIFIER: 9}}
             )
@@ -203,7 +238,13 @@ def test_no_local_on_a_shared_subscription_is_a_protocol_error(streamd_store):
 
 def test_names_with_any_characters_are_groups_of_their_own(store):
     async def main():
-        texts = ["$share/ä b/t/#", "$share/ä  b/t/#", "$share/a:b/t/#", "$share/" + "x" * 300 + "/t/#", "$share/a.b/t/#"]
+        texts = [
+            "$share/ä b/t/#",
+            "$share/ä  b/t/#",
+            "$share/a:b/t/#",
+            "$share/" + "x" * 300 + "/t/#",
+            "$share/a.b/t/#",
+        ]
         async with running(store) as gateway:
             devices = [await member(gateway, f"d {n}/ü", share(text)) for n, text in enumerate(texts)]
             publisher = await connect(gateway.port, "publisher")
@@ -216,7 +257,7 @@ def test_names_with_any_characters_are_groups_of_their_own(store):
 def test_a_member_that_says_otherwise_than_its_group_is_refused(store):
     async def main():
         async with running(store) as gateway:
-            await member(gateway, "first", subscribe=mode("ordered"))
+            first = await member(gateway, "first", subscribe=mode("ordered"))
             other = await connect(gateway.port, "other")
             reply = await other.subscribe(share(), share("$share/h/t/#"), **mode("any"))
             assert reply.reasons == (Reason.IMPLEMENTATION_SPECIFIC_ERROR, 1)
@@ -227,15 +268,16 @@ def test_a_member_that_says_otherwise_than_its_group_is_refused(store):
             old = await connect(gateway.port, "old", version=4)
             assert (await old.subscribe(share())).reasons == (1,)
             assert (await other.subscribe(share("$share/g/$SYS/#"))).reasons == (Reason.TOPIC_FILTER_INVALID,)
+            await first.disconnect()
 
     asyncio.run(main())
 
 
-def test_what_a_member_refuses_nobody_else_gets(store):
+def test_what_a_member_refuses_nobody_else_gets(slow_store):
     """5:4.8.2-6."""
 
     async def main():
-        async with running(store, limits=SHORT) as gateway:
+        async with running(slow_store.url) as gateway:
             first = await member(gateway, "first", share(qos=2))
             publisher = await connect(gateway.port, "publisher")
             await publisher.publish(b"t/a", b"one", 1)
@@ -247,7 +289,7 @@ def test_what_a_member_refuses_nobody_else_gets(store):
             assert await first.quiet() == []
             second = await member(gateway, "second", share(qos=2))
             await first.disconnect()
-            await asyncio.sleep(0.7)  # more than two leases
+            await pass_time(gateway, slow_store, leases=2)
             assert await second.quiet() == []
 
     asyncio.run(main())
@@ -274,18 +316,16 @@ def test_qos_1_of_a_member_whose_session_ends_goes_to_another_and_qos_2_does_not
 
 
 @pytest.mark.parametrize("how", ["any", "ordered"])
-def test_what_a_slow_member_has_in_flight_is_not_taken_from_it(store, how):
+def test_what_a_slow_member_has_in_flight_is_not_taken_from_it(slow_store, how):
     async def main():
-        async with running(store, limits=SHORT) as gateway:
-            slow = await member(
-                gateway, "slow", properties={Property.RECEIVE_MAXIMUM: 2}, subscribe=mode(how)
-            )
+        async with running(slow_store.url) as gateway:
+            slow = await member(gateway, "slow", properties={Property.RECEIVE_MAXIMUM: 2}, subscribe=mode(how))
             publisher = await connect(gateway.port, "publisher")
             await publish_many(publisher, 5)
             held = [await slow.receive(acknowledges=False) for _ in range(2)]
             assert await slow.quiet() == []
             quick = await member(gateway, "quick", subscribe=mode(how))
-            await asyncio.sleep(1)  # more than three leases
+            await pass_time(gateway, slow_store, leases=3)
             if how == "any":
                 (got,) = await collect([quick], 3)
                 assert Counter(got) == numbers(3, 2)
@@ -330,9 +370,10 @@ def test_a_member_that_is_back_in_time_gets_the_same_again(store, how, qos):
             other = await member(gateway, "other", share("$share/g/t/#", qos), properties=LASTING)
             publisher = await connect(gateway.port, "publisher")
             await publish_many(publisher, 6, qos=qos)
-            await asyncio.sleep(0.1)
-            first, others = await device.quiet(), await other.quiet()
-            assert len(first) + len(others) == 6
+            first, others = [], []
+            while len(first) + len(others) < 6:
+                first += await device.quiet()
+                others += await other.quiet()
             device.close()
             other.close()
             for client_id, before in (("device", first), ("other", others)):
@@ -341,15 +382,39 @@ def test_a_member_that_is_back_in_time_gets_the_same_again(store, how, qos):
                 assert [(one.payload, one.packet_id, one.dup) for one in got] == [
                     (one.payload, one.packet_id, True) for one in before
                 ]
+                await settle(gateway)
+                assert await again.quiet() == []
                 for one in got:
                     again.acknowledge(one)
 
     asyncio.run(main())
 
 
-def test_a_group_spans_the_logs_that_its_filter_matches(store):
-    from streamd.clients.mqtt.store.logs import LogSettings
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_qos_2_that_a_session_has_begun_waits_for_it_though_the_group_has_it_still(slow_store, how, monkeypatch):
+    """5:4.8.2-4: a gateway was killed between the session's record and the group."""
 
+    async def main():
+        async with running(slow_store.url) as gateway:
+            device = await member(gateway, "device", share(qos=2), properties=LASTING, subscribe=mode(how))
+            publisher = await connect(gateway.port, "publisher")
+            with monkeypatch.context() as patched:
+                patched.setattr(gateway.delivery, "_on_begun", lambda session, place, packet: None)
+                await publisher.publish(b"t/a", b"x", 2)
+                await settle(gateway)
+            await device.disconnect()
+        async with running(slow_store.url) as gateway:
+            other = await member(gateway, "other", share(qos=2), subscribe=mode(how))
+            await pass_time(gateway, slow_store, leases=2)
+            assert await other.quiet() == []
+            device = await connect(gateway.port, "device", clean=False, properties=LASTING)
+            found = await device.receive()
+            assert (found.payload, found.qos, found.dup) == (b"x", 2, True)
+
+    asyncio.run(main())
+
+
+def test_a_group_spans_the_logs_that_its_filter_matches(store):
     async def main():
         logs = [LogSettings("first", "one", 1, 86_400), LogSettings("second", "two", 3, 86_400)]
         async with running(store, logs=logs) as gateway:
@@ -368,7 +433,9 @@ def test_a_group_spans_the_logs_that_its_filter_matches(store):
 
 def test_a_member_that_may_not_read_a_message_leaves_it_to_another(store, tmp_path):
     rules = tmp_path / "acl"
-    rules.write_text("user one\ntopic read t/#\ntopic deny t/secret\nuser two\ntopic read t/#\nuser p\ntopic write t/#\n")
+    rules.write_text(
+        "user one\ntopic read t/#\ntopic deny t/secret\nuser two\ntopic read t/#\nuser p\ntopic write t/#\n"
+    )
 
     async def main():
         async with running(store, acl_file=rules) as gateway:
@@ -385,24 +452,25 @@ def test_a_member_that_may_not_read_a_message_leaves_it_to_another(store, tmp_pa
     asyncio.run(main())
 
 
-def test_what_has_expired_no_member_gets(store):
+def test_what_has_expired_no_member_gets(slow_store):
     async def main():
-        async with running(store) as gateway:
+        async with running(slow_store.url) as gateway:
             device = await member(gateway, "device", properties=LASTING)
             await device.disconnect()
             publisher = await connect(gateway.port, "publisher")
             await publisher.publish(b"t/a", b"short", properties={Property.MESSAGE_EXPIRY_INTERVAL: 1})
             await publisher.publish(b"t/a", b"long", properties={Property.MESSAGE_EXPIRY_INTERVAL: 100})
-            await asyncio.sleep(1.1)
+        slow_store.advance(seconds=10)
+        async with running(slow_store.url) as gateway:
             device = await connect(gateway.port, "device", clean=False, properties=LASTING)
             assert await collect([device], 1) == [[b"long"]]
 
     asyncio.run(main())
 
 
-def test_an_unsubscribed_member_finishes_what_it_has_begun_and_gets_no_more(store):
+def test_an_unsubscribed_member_finishes_what_it_has_begun_and_gets_no_more(slow_store):
     async def main():
-        async with running(store, limits=SHORT) as gateway:
+        async with running(slow_store.url) as gateway:
             device = await member(gateway, "device")
             other = await member(gateway, "other")
             publisher = await connect(gateway.port, "publisher")
@@ -412,7 +480,7 @@ def test_an_unsubscribed_member_finishes_what_it_has_begun_and_gets_no_more(stor
             device.send(p.Unsubscribe(9, ("$share/g/t/#",)))
             assert (await device.expect(p.Unsuback)).reasons == (0,)
             await publish_many(publisher, 4, first=2)
-            await asyncio.sleep(0.7)  # more than two leases
+            await pass_time(gateway, slow_store, leases=2)
             assert await collect([other], 4) == [[b"2", b"3", b"4", b"5"]]
             device.acknowledge(begun)
             assert await device.quiet() == []
@@ -423,23 +491,41 @@ def test_an_unsubscribed_member_finishes_what_it_has_begun_and_gets_no_more(stor
 def test_the_members_of_a_killed_gateway_are_no_members_any_more(store):
     async def main():
         async with running(store) as gateway:
-            await member(gateway, "device")
+            device = await member(gateway, "device")
             names = await gateway.link.demand(("KEYS", "mqtt:share*"))
             assert len(names[0]) == 2
             # As a kill leaves it: nobody ends the memberships.
             gateway.shares.withdraw = lambda session, texts: None
+            device.close()
         async with running(store) as gateway:
             assert await gateway.link.demand(("KEYS", "mqtt:share*"), ("HLEN", "{mqtt}:shares")) == [[], 0]
 
     asyncio.run(main())
 
 
-def test_a_group_goes_on_in_the_next_generation_of_its_log(store):
-    from streamd.clients.topics.async_log import AsyncTopicLog
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_all_comes_though_the_server_ends_its_searches_early(streamd_store, how, monkeypatch):
+    monkeypatch.setattr("streamd.commands.stream.filter_words.SEARCH_SLICE_US", 0)
 
     async def main():
-        async with running(store) as gateway:
-            devices = [await member(gateway, "any"), await member(gateway, "ord", share("$share/o/t/#"), subscribe=mode("ordered"))]
+        async with running(streamd_store, limits=LONG) as gateway:
+            members = [await member(gateway, f"m{n}", subscribe=mode(how)) for n in range(3)]
+            publisher = await connect(gateway.port, "publisher")
+            for start in range(0, 600, 200):
+                publisher.send(*(p.Publish(b"t/a", b"%d" % n, 1, packet_id=n + 1) for n in range(start, start + 200)))
+                got = await collect(members, 200)
+                assert sum(map(Counter, got), Counter()) == numbers(200, start)
+
+    asyncio.run(main())
+
+
+def test_a_group_goes_on_in_the_next_generation_of_its_log(store):
+    async def main():
+        async with running(store, limits=LONG) as gateway:
+            devices = [
+                await member(gateway, "any"),
+                await member(gateway, "ord", share("$share/o/t/#"), subscribe=mode("ordered")),
+            ]
             publisher = await connect(gateway.port, "publisher")
             await publish_many(publisher, 3)
             log = await AsyncTopicLog.open(gateway.client, "mqtt")

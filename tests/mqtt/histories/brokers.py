@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mqtt.chaos.processes import STORES, Gateway, Killable, Mosquitto
-from tests.mqtt.histories.deviations import MOSQUITTO_2_0_11, NONE, Deviations
+from tests.mqtt.histories.deviations import GATEWAY, MOSQUITTO_2_0_11, NONE, Deviations
 from tests.mqtt.histories.runner import COME_S, History, Played
-from tests.mqtt.histories.steps import KILL, Step
+from tests.mqtt.histories.steps import KILL, STOP, Step
 
 AT_ONCE = 12  # histories that are played at one time, each under a prefix of its own
 MOSQUITTO = "mosquitto"
@@ -18,13 +18,15 @@ class Broker:
     """A running broker. kind: mosquitto, or the store behind a gateway; or an address of one that runs already."""
 
     def __init__(self, kind: str, directory: Path) -> None:
-        self.deviations: Deviations = MOSQUITTO_2_0_11 if kind == MOSQUITTO else NONE
+        self.deviations: Deviations = NONE
         self.processes: list[Killable] = []
         self.patience_s = COME_S
         self._histories = 0
         if kind == MOSQUITTO:
+            self.deviations = MOSQUITTO_2_0_11
             self.processes = [Mosquitto(directory / kind)]
         elif kind in STORES:
+            self.deviations = GATEWAY
             store = STORES[kind](directory / kind)
             self.processes = [store, Gateway(directory / "gateway", store)]
         else:
@@ -59,7 +61,7 @@ class Broker:
             async with limit:
                 return await self.play(steps)
 
-        kills = [any(step.kind == KILL for step in steps) for steps in histories]
+        kills = [any(step.kind in (KILL, STOP) for step in steps) for steps in histories]
         found: dict[int, Played] = {}
         peaceful = [at for at, kill in enumerate(kills) if not kill]
         for at, played in zip(peaceful, await asyncio.gather(*(play(histories[at]) for at in peaceful)), strict=True):
@@ -69,9 +71,9 @@ class Broker:
                 found[at] = await self.play(histories[at])
         return [found[at] for at in range(len(histories))]
 
-    async def _kill(self) -> None:
+    async def _kill(self, is_orderly: bool) -> None:
         gateway = self.processes[-1]
-        gateway.kill()
+        await asyncio.to_thread(gateway.terminate if is_orderly else gateway.kill)
         await asyncio.to_thread(gateway.start)
 
     async def shortest(self, steps: Sequence[Step], fault: str) -> tuple[list[Step], Played]:

@@ -12,6 +12,10 @@ class Deviations:
     keeps_first_options: another SUBSCRIBE to the same filter changes QoS and identifier, but neither No Local nor
     Retain As Published (5:3.8.4-3: it replaces the subscription).
     above_receive_maximum: what is sent again may be more than the receive maximum (5:3.3.4-9).
+    no_will_at_takeover: another connection of a client whose session goes on ends the first one without its will
+    (5:3.1.2-8, 3:3.1.2-8); where the session ends, too, its client gets that will in the new one (3:3.1.2-6).
+    qos_0_again_after_kill: what a session that lasts got with QoS 0 comes again after a kill of the gateway, as its
+    position is written behind (5:4.3.1: at most once).
     expires_early_s: so long before its time a message may be gone; above 1 it may also come without its expiry
     (5:3.3.2-6), as whole seconds of the clock are counted.
     """
@@ -19,10 +23,17 @@ class Deviations:
     any_qos_of_overlapping: bool = False
     keeps_first_options: bool = False
     above_receive_maximum: bool = False
+    no_will_at_takeover: bool = False
+    qos_0_again_after_kill: bool = False
     expires_early_s: float = 0.3
 
 
 NONE = Deviations()
+GATEWAY = Deviations(qos_0_again_after_kill=True)
 MOSQUITTO_2_0_11 = Deviations(
-    any_qos_of_overlapping=True, keeps_first_options=True, above_receive_maximum=True, expires_early_s=1.1
+    any_qos_of_overlapping=True,
+    keeps_first_options=True,
+    above_receive_maximum=True,
+    no_will_at_takeover=True,
+    expires_early_s=1.1,
 )

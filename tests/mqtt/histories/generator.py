@@ -57,7 +57,7 @@ class _Generator:
         if self.may_kill and self.chance.random() < 0.05:
             for one in self.clients.values():
                 self._gone(one)
-            return step(kinds.KILL)
+            return step(self.chance.choice((kinds.KILL, kinds.STOP)))
         return chosen(who, client)
 
     def _gone(self, client: _Client) -> None:
@@ -82,16 +82,29 @@ class _Generator:
             client.expiry = 0 if clean else LONG_S
         else:
             client.expiry = self.chance.choice((0, LONG_S, LONG_S, SHORT_S if self.is_timed else LONG_S))
-        client.is_connected, client.holds = True, False
+        client.is_connected, client.holds = True, self.chance.random() < 0.2
         receive = self.chance.choice((0, 0, 1, 2, 5)) if client.version == 5 else 0
-        return step(kinds.CONNECT, who, version=client.version, clean=clean, expiry=client.expiry, receive=receive)
+        has_will = self.chance.random() < 0.25
+        return step(
+            kinds.CONNECT,
+            who,
+            version=client.version,
+            clean=clean,
+            expiry=client.expiry,
+            receive=receive,
+            hold=self.chance.choice(("all", "comp")) if client.holds else "-",
+            will=self.chance.choice(TOPICS) if has_will else "-",
+            wqos=self.chance.randrange(3) if has_will else 0,
+            wretain=int(has_will and self.chance.random() < 0.3),
+        )
 
     def _disconnect(self, who: str, client: _Client) -> Step:
         expiry = -1
         if client.version == 5 and client.expiry and self.chance.random() < 0.3:
             expiry = client.expiry = self.chance.choice((0, LONG_S, SHORT_S if self.is_timed else LONG_S))
+        reason = 4 if client.version == 5 and self.chance.random() < 0.3 else 0
         self._gone(client)
-        return step(kinds.DISCONNECT, who, expiry=expiry)
+        return step(kinds.DISCONNECT, who, expiry=expiry, reason=reason)
 
     def _cut(self, who: str, client: _Client) -> Step:
         self._gone(client)

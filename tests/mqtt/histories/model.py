@@ -45,6 +45,7 @@ class Message:
     expiry: int
     at: float
     times: int = 1
+    is_will: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,13 @@ class Due:
     is_retained: bool
     least: int = 1
     is_loose: bool = False
+    has_ids: bool = True
     got: list[Copy] = field(default_factory=list)
 
     def takes(self, copy: Copy) -> bool:
         """Return whether one more copy is right."""
+        if not self.has_ids:
+            copy = copy._replace(ids=())
         wanted = Counter([*self.got, copy])
         if self.is_loose:
             return len(self.got) < max(len(way) for way in self.ways) * self.message.times
@@ -82,8 +86,10 @@ class Due:
         )
 
     def forget_ids(self) -> None:
-        """The client speaks 3.1.1, which has no identifiers."""
-        self.ways += [[copy._replace(ids=()) for copy in way] for way in self.ways]
+        """The client speaks 3.1.1, which has no identifiers, and what was kept for it may have none later, too."""
+        self.has_ids = False
+        self.ways = [[copy._replace(ids=()) for copy in way] for way in self.ways]
+        self.got = [copy._replace(ids=()) for copy in self.got]
 
     def is_satisfied(self) -> bool:
         """Return whether all has come that has to come."""
@@ -102,6 +108,14 @@ class Flying:
     due: Due
     copy: Copy
     is_received: bool = False
+    is_loose: bool = False  # subscriptions have changed meanwhile
+    is_unsure: bool = False  # the broker was killed: it may not have had the PUBREC
+
+    def is_same(self, copy: Copy) -> bool:
+        """Return whether a copy that comes again is as it was."""
+        if not self.due.has_ids:
+            return copy[:2] == self.copy[:2]
+        return copy == self.copy if not self.is_loose else copy.qos == self.copy.qos
 
 
 @dataclass
@@ -119,6 +133,8 @@ class Session:
     gone_at: float = 0.0
     links: int = 1
     allowed_again: Counter[int] = field(default_factory=Counter)  # after a kill: messages of QoS 1 that it had
+    completed: set[int] = field(default_factory=set)  # packet identifiers that had PUBCOMP
+    allowed_pubrel: set[int] = field(default_factory=set)  # after a kill: a broker may note PUBCOMP a little later
     newest: dict[tuple[str, str, int, bool], int] = field(default_factory=dict)
 
 
@@ -130,11 +146,19 @@ class Model:
         self.sessions: dict[str, Session] = {}
         self.retained: dict[str, Message] = {}
         self.messages: list[Message] = []
+        self.wills: dict[str, Message] = {}  # of clients that are connected
+        self.wills_out: list[Message] = []  # that were published; whoever awaits them empties the list
         self.faults: list[str] = []
 
-    def connect(self, who: str, version: int, clean: bool, expiry: int, now: float) -> bool:
+    def connect(
+        self, who: str, version: int, clean: bool, expiry: int, now: float, will: Message | None = None
+    ) -> bool:
         """Begin a connection; return whether CONNACK has to say that a session is present."""
-        self.gone(who, now)
+        before = self.sessions.get(who)
+        goes_on = before is not None and bool(before.expiry) and not clean
+        self.gone(who, now, has_will=not (goes_on and self.deviations.no_will_at_takeover))
+        if will is not None:
+            self.wills[who] = will
         session = self._living(who, now)
         if version == 4:
             expiry = 0 if clean else LONG_S
@@ -152,8 +176,16 @@ class Model:
                 due.forget_ids()
         return is_present
 
-    def gone(self, who: str, now: float, expiry: int | None = None) -> None:
-        """End a connection, if there is one; expiry: what DISCONNECT changed it to."""
+    def gone(self, who: str, now: float, expiry: int | None = None, has_will: bool = True) -> None:
+        """End a connection, if there is one, and publish its will. expiry: what DISCONNECT changed it to."""
+        will = self.wills.pop(who, None)
+        self._end(who, now, expiry)
+        if will is not None and has_will:
+            will = replace(will, at=now, is_will=True)
+            self.wills_out.append(will)
+            self.publish(will)
+
+    def _end(self, who: str, now: float, expiry: int | None) -> None:
         session = self.sessions.get(who)
         if session is None or not session.is_connected:
             return
@@ -168,18 +200,28 @@ class Model:
         if not session.expiry:
             del self.sessions[who]
 
+    def stopped(self, now: float) -> None:
+        """The broker has ended in an orderly way: as if all connections had broken."""
+        for who in list(self.sessions):
+            self.gone(who, now)
+
     def killed(self, now: float) -> None:
-        """The broker was killed: what had QoS 1 may come again, and what was retained and on its way may not come."""
+        """The broker was killed: what had QoS 1 may come again."""
         for who, session in list(self.sessions.items()):
-            seen = {due.message.number: len(due.got) for due in session.dues if any(one.qos == 1 for one in due.got)}
+            seen = {due.message.number: len(due.got) for due in session.dues if any(one.qos < 2 for one in due.got)}
             session.allowed_again.update(seen)
+            session.allowed_pubrel |= session.completed
             session.flying = {key: one for key, one in session.flying.items() if one.copy.qos == 2}
+            for one in session.flying.values():
+                one.is_unsure = True
             self.gone(who, now)
 
     def subscribe(self, who: str, new: Subscription, handling: int, now: float) -> None:
         """Add or replace a subscription."""
         session = self.sessions[who]
         had = new.filter in session.subscriptions
+        for flying in session.flying.values():
+            flying.is_loose = True
         if had:
             self._loosen(session)
             if self.deviations.keeps_first_options:
@@ -202,6 +244,8 @@ class Model:
         """Remove a subscription; return whether there was one."""
         session = self.sessions[who]
         self._loosen(session, least=0)
+        for flying in session.flying.values():
+            flying.is_loose = True
         return session.subscriptions.pop(filter, None) is not None
 
     def publish(self, message: Message) -> None:
@@ -251,7 +295,9 @@ class Model:
 
     def arrive(self, who: str, arrival: Arrival, now: float) -> Flying | None:
         """Take what a client got; return what it has to acknowledge, None for QoS 0 and what is wrong."""
-        session = self.sessions[who]
+        session = self.sessions.get(who)
+        if session is None:
+            return None  # the broker is being killed, and its last packets come
         copy, packet_id = arrival.copy, arrival.packet_id
         flying = session.flying.get(packet_id) if copy.qos else None
         if flying is not None:
@@ -268,10 +314,13 @@ class Model:
         key = (message.publisher, message.topic, copy.qos, due.is_retained)
         # Of a message that was sent again, a copy of QoS 0 may have been lost with the connection.
         is_ordered = copy.qos > 0 or message.times == 1
-        if is_ordered and not due.got and session.newest.get(key, -1) > message.number:
+        if message.is_will:
+            pass  # it has no order with what its client publishes
+        elif is_ordered and not due.got and session.newest.get(key, -1) > message.number:
             self._fault(who, f"reordered: {_shown(arrival)} behind message {session.newest[key]} of the same topic")
-        session.newest[key] = max(session.newest.get(key, -1), message.number)
-        due.got.append(copy)
+        if not message.is_will:
+            session.newest[key] = max(session.newest.get(key, -1), message.number)
+        due.got.append(copy if due.has_ids else copy._replace(ids=()))
         if not copy.qos:
             return None
         session.flying[packet_id] = Flying(due, copy)
@@ -284,10 +333,12 @@ class Model:
             self._fault(who, f"{_shown(arrival)}: the identifier is that of message {flying.due.message.number}")
         elif expected is None:
             self._fault(who, f"duplicated: {_shown(arrival)} came twice on one connection")
-        elif flying.is_received:
+        elif flying.is_received and not flying.is_unsure:
             self._fault(who, f"duplicated: {_shown(arrival)} came again behind PUBREC")
         elif not arrival.is_dup:
             self._fault(who, f"{_shown(arrival)} came again without DUP")
+        elif not flying.is_same(arrival.copy):
+            self._fault(who, f"{_shown(arrival)} came again, and was {flying.copy}")
         elif next(iter(session.again)) != arrival.packet_id and arrival.copy.qos == flying.copy.qos:
             first = [one for one in session.again if not session.again[one].is_received]
             if first and first[0] != arrival.packet_id and not self._is_free(session.again[first[0]]):
@@ -297,10 +348,15 @@ class Model:
 
     def _surplus(self, who: str, session: Session, arrival: Arrival) -> Flying | None:
         """Judge what is not due: allowed again after a kill, or wrong."""
+        if self.deviations.no_will_at_takeover and any(one.is_will and _is_of(one, arrival) for one in self.messages):
+            return None
         for due in session.dues:
             is_same = due.message.payload == arrival.payload and due.message.topic == arrival.topic
-            if is_same and arrival.copy.qos == 1 and session.allowed_again[due.message.number] > 0:
+            may_repeat = arrival.copy.qos == 1 or (self.deviations.qos_0_again_after_kill and not arrival.copy.qos)
+            if is_same and may_repeat and session.allowed_again[due.message.number] > 0:
                 session.allowed_again[due.message.number] -= 1
+                if not arrival.copy.qos:
+                    return None
                 session.flying[arrival.packet_id] = Flying(due, arrival.copy)
                 return session.flying[arrival.packet_id]
         known = [due for due in session.dues if _is_of(due.message, arrival)]
@@ -314,7 +370,7 @@ class Model:
     def _due(self, session: Session, arrival: Arrival) -> Due | None:
         found = [due for due in session.dues if _is_of(due.message, arrival) and due.takes(arrival.copy)]
         # A further copy of a message that was sent again only if nothing else is due.
-        return min(found, key=Due.is_satisfied, default=None)
+        return min(found, key=lambda due: (due.is_satisfied(), due.is_loose), default=None)
 
     def _check_expiry(self, who: str, session: Session, arrival: Arrival, message: Message, now: float) -> None:
         if self._is_over(message, now, BEHIND_S):
@@ -330,21 +386,30 @@ class Model:
 
     def released(self, who: str, packet_id: int) -> None:
         """Take a PUBREL that a client got."""
-        session = self.sessions[who]
+        session = self.sessions.get(who)
+        if session is None:
+            return
         flying = session.flying.get(packet_id)
+        if flying is None and packet_id in session.allowed_pubrel:
+            return
         if flying is None or not flying.is_received:
             self._fault(who, f"PUBREL {packet_id} for what was not received")
         session.again.pop(packet_id, None)
 
     def received(self, who: str, packet_id: int) -> None:
         """The client sent PUBREC."""
-        flying = self.sessions[who].flying.get(packet_id)
+        flying = self.sessions[who].flying.get(packet_id) if who in self.sessions else None
         if flying is not None:
-            flying.is_received = True
+            flying.is_received, flying.is_unsure = True, False
 
     def completed(self, who: str, packet_id: int) -> None:
         """The client sent PUBACK or PUBCOMP."""
-        self.sessions[who].flying.pop(packet_id, None)
+        session = self.sessions.get(who)
+        if session is None:
+            return
+        flying = session.flying.pop(packet_id, None)
+        if flying is not None and flying.copy.qos == 2:
+            session.completed.add(packet_id)
 
     def left(self, who: str, now: float) -> list[str]:
         """Return what a connected client has yet to get."""

@@ -23,6 +23,7 @@ from streamd.clients.mqtt.codec.packets import (
     Subscription,
     Unsuback,
     Unsubscribe,
+    Will,
 )
 from streamd.clients.mqtt.codec.properties import Property
 from tests.mqtt.chaos.links import Link, open_link, pause
@@ -61,18 +62,30 @@ class Player:
     def is_connected(self) -> bool:
         return self.link is not None and self.link.is_open
 
-    async def connect(self, version: int, clean: bool, expiry: int, receive: int) -> Connack:
-        """Connect; return CONNACK. Raises: NoAnswer."""
+    async def connect(
+        self,
+        version: int,
+        clean: bool,
+        expiry: int,
+        receive: int,
+        holds: str | None = None,
+        will: tuple[str, bytes, int, bool] | None = None,
+    ) -> Connack:
+        """Connect; return CONNACK. will: topic, payload, QoS, retain. Raises: NoAnswer."""
         properties: dict[int, PropertyValue] = {}
         if version == 5:
             properties = {Property.SESSION_EXPIRY_INTERVAL: expiry} if expiry else {}
             if receive:
                 properties[Property.RECEIVE_MAXIMUM] = receive
         self.version = version
-        self.holds, self._held, self._answers = None, [], {}
+        self.holds, self._held, self._answers = holds, [], {}
         self._open.clear()
         self.open_max = 0
-        connect = Connect(version, self.client_id, clean, 0, properties=properties)
+        last = None
+        if will is not None:
+            topic, payload, qos, retain = will
+            last = Will((self._prefix + topic).encode(), payload, qos, retain)
+        connect = Connect(version, self.client_id, clean, 0, will=last, properties=properties)
         until = asyncio.get_running_loop().time() + CONNECT_S
         while True:
             link, connack = await open_link(
@@ -142,12 +155,12 @@ class Player:
         self._link().send(Pingreq())
         await self._answer(Pingresp, 0)
 
-    def disconnect(self, expiry: int | None) -> None:
+    def disconnect(self, expiry: int | None, reason: int) -> None:
         """Send DISCONNECT."""
         properties: dict[int, PropertyValue] = {}
         if expiry is not None:
             properties = {Property.SESSION_EXPIRY_INTERVAL: expiry}
-        self._link().disconnect(Disconnect(0, properties))
+        self._link().disconnect(Disconnect(reason, properties))
 
     def cut(self) -> None:
         """End the connection without DISCONNECT."""

@@ -28,7 +28,7 @@ from tests.mqtt.histories.steps import LONG_S, Step
 
 COME_S = 6.0  # so long a message may take
 GRACE_S = 0.1  # for what should not come
-Kill = Callable[[], Awaitable[None]]
+Kill = Callable[[bool], Awaitable[None]]  # whether in an orderly way
 
 
 @dataclass
@@ -167,24 +167,39 @@ class History:
         """Do a step; one that makes no sense, since others before it were left out, does nothing."""
         player = self._player(step.who) if step.who else None
         if player is None:
-            await (self._killed() if step.kind == kinds.KILL else pause(float(step.text("seconds"))))
+            await (pause(float(step.text("seconds"))) if step.kind == kinds.WAIT else self._end_broker(step.kind))
         elif step.kind == kinds.CONNECT:
-            await self._connect(
-                player,
-                step.number("version"),
-                bool(step.number("clean")),
-                step.number("expiry"),
-                step.number("receive"),
-            )
+            is_clean, topic = bool(step.number("clean")), step.text("will")
+            will = None
+            if topic != "-":
+                self._numbers += 1
+                payload = f"{self._numbers}".encode()
+                is_retained = bool(step.number("wretain"))
+                will = Message(
+                    self._numbers, player.name, topic, step.number("wqos"), is_retained, payload, 0, self._now()
+                )
+            version, expiry, receive = step.number("version"), step.number("expiry"), step.number("receive")
+            holds = None if step.text("hold") == "-" else step.text("hold")
+            await self._connect(player, version, is_clean, expiry, receive, holds, will)
         elif player.is_connected:
             await _DOERS[step.kind](self, player, step)
 
-    async def _connect(self, player: Player, version: int, clean: bool, expiry: int, receive: int) -> None:
+    async def _connect(
+        self,
+        player: Player,
+        version: int,
+        clean: bool,
+        expiry: int,
+        receive: int,
+        holds: str | None = None,
+        will: Message | None = None,
+    ) -> None:
         if player.is_connected:
             await player.ping()
-        is_present = self.model.connect(player.name, version, clean, expiry, self._now())
+        is_present = self.model.connect(player.name, version, clean, expiry, self._now(), will)
         old = player.link
-        connack = await player.connect(version, clean, expiry, receive)
+        said = None if will is None else (will.topic, will.payload, will.qos, will.retain)
+        connack = await player.connect(version, clean, expiry, receive, holds, said)
         self._receive[player.name] = receive
         if old is not None and old.is_open:
             old.break_off("taken over")
@@ -196,21 +211,26 @@ class History:
     async def _disconnect(self, player: Player, step: Step) -> None:
         await player.ping()
         expiry = None if step.number("expiry") < 0 or player.version == 4 else step.number("expiry")
-        player.disconnect(expiry)
+        reason = step.number("reason") if player.version == 5 else 0
+        self.model.gone(player.name, self._now(), expiry, has_will=reason == 4)
+        player.disconnect(expiry, reason)
         await pause(0.01)
-        self.model.gone(player.name, self._now(), expiry)
 
     async def _cut(self, player: Player, step: Step) -> None:
         await player.ping()
+        self.model.gone(player.name, self._now())
         player.cut()
         await pause(0.01)
-        self.model.gone(player.name, self._now())
 
-    async def _killed(self) -> None:
+    async def _end_broker(self, kind: str) -> None:
         if self._kill is None:
             return
-        await self._kill()
-        self.model.killed(self._now())
+        if kind == kinds.STOP:
+            for player in self.players.values():
+                if player.is_connected:
+                    await player.ping()
+        (self.model.killed if kind == kinds.KILL else self.model.stopped)(self._now())
+        await self._kill(kind == kinds.STOP)
         for player in self.players.values():
             player.cut()
         await self.witness.connect()
@@ -265,8 +285,8 @@ class History:
             breaks = torn if message is messages[-1] else 0
             await player.publish(topic, message.payload, qos, message.retain, expiry, breaks)
         if torn:
-            await pause(0.01)
             self.model.gone(player.name, self._now())
+            await pause(0.01)
             receive = self._receive[player.name]
             await self._connect(player, player.version, False, session.expiry, receive)
         await player.settled()
@@ -280,6 +300,9 @@ class History:
 
     async def _settle(self) -> None:
         """Wait until each client that acknowledges has what it is to get."""
+        wills, self.model.wills_out = self.model.wills_out, []
+        for will in wills:
+            await self.witness.has([will.payload], will.topic)
         for player in self.players.values():
             if not player.is_connected:
                 if player.name in self.model.sessions and self.model.sessions[player.name].is_connected:

@@ -14,16 +14,17 @@ from typing import NamedTuple
 
 CONNECT, DISCONNECT, CUT = "connect", "disconnect", "cut"
 SUBSCRIBE, UNSUBSCRIBE, PUBLISH = "subscribe", "unsubscribe", "publish"
-HOLD, RELEASE, WAIT, KILL = "hold", "release", "wait", "kill"
+HOLD, RELEASE, WAIT, KILL, STOP = "hold", "release", "wait", "kill", "stop"
 LONG_S, SHORT_S, WAIT_S = 3_600, 1, 2.6  # of expiries; a wait that lets the short ones pass
 
 Value = int | float | str
 # What each kind of step has, with what it has if nothing is said. The first word behind the kind is who does it.
 FIELDS: dict[str, dict[str, Value]] = {
     # expiry: seconds that the session outlives the connection, in 5. receive: receive maximum, 0: none.
-    CONNECT: {"version": 5, "clean": 1, "expiry": 0, "receive": 0},
-    # expiry: -1 leaves what CONNECT said.
-    DISCONNECT: {"expiry": -1},
+    # hold: all, or comp, as for the step of that name: from the first packet on. will: its topic. Both: - for none.
+    CONNECT: {"version": 5, "clean": 1, "expiry": 0, "receive": 0, "hold": "-", "will": "-", "wqos": 0, "wretain": 0},
+    # expiry: -1 leaves what CONNECT said. reason: 4 lets the will be published.
+    DISCONNECT: {"expiry": -1, "reason": 0},
     CUT: {},
     # nl: No Local, rap: retain as published, rh: retain handling, id: subscription identifier, 0: none.
     SUBSCRIBE: {"filter": "#", "qos": 0, "nl": 0, "rap": 0, "rh": 0, "id": 0},
@@ -35,9 +36,11 @@ FIELDS: dict[str, dict[str, Value]] = {
     HOLD: {"what": "all"},
     RELEASE: {},
     WAIT: {"seconds": WAIT_S},
+    # The gateway ends, by kill -9 or in an orderly way, and is started again.
     KILL: {},
+    STOP: {},
 }
-NOBODYS = (WAIT, KILL)
+NOBODYS = (WAIT, KILL, STOP)
 
 
 class Step(NamedTuple):

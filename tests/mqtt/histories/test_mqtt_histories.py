@@ -35,6 +35,7 @@ def play(found, seeds, **options):
 
 
 @needs_mosquitto
+@pytest.mark.long
 def test_random_histories_on_mosquitto(tmp_path):
     with broker("mosquitto", tmp_path) as found:
         play(found, range(60))

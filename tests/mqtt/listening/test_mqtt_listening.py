@@ -155,6 +155,21 @@ def test_after_close_a_handshake_that_goes_on_is_ended(run: Run, certificates: C
     run(main)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_connection_accepted_in_the_turn_of_the_close_is_ended(run: Run, certificates: Certificates, number: int):
+    async def main() -> None:
+        async with front(port=0, tls_port=0, **certificates.options()) as one:
+            here, there = socket.socketpair()
+            one.listening._admit(here, one.listening._places[number])
+            assert one.listening.connections == 1
+            one.listening.close()
+            await until(lambda: one.listening.connections == 0)
+            assert (there.recv(1), one.made) == (b"", [])
+            there.close()
+
+    run(main)
+
+
 # Admission.
 
 
@@ -219,6 +234,15 @@ def test_without_free_files_it_accepts_later(run: Run, monkeypatch: pytest.Monke
         async with front(port=0) as one:
             assert await answered(connected(one.port("mqtt")))
             assert one.listening.counts.delayed == 2
+        async with front(port=0) as one:
+            sock = connected(one.port("mqtt"))
+            await until(lambda: one.listening.counts.delayed)
+            one.listening.close()
+            later = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(0.02, later.set_result, None)
+            await later
+            assert one.listening.counts.accepted == 0
+            sock.close()
 
     run(main)
 

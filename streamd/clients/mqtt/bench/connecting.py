@@ -13,6 +13,7 @@ from streamd.clients.mqtt.bench.tally import Tally
 # At most so many are opened at a time: fewer than the backlog of usual brokers, which is 100 to 1,024.
 _AT_A_TIME = 64
 _PATIENCE_S = 30.0
+_BACKLOG_S = 0.01
 
 
 class Opener:
@@ -53,7 +54,7 @@ class Opener:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 if load.unix is not None:
-                    await loop.create_unix_connection(lambda: client, load.unix)
+                    await self._open_unix(client, load.unix)
                 else:
                     transport, _ = await loop.create_connection(
                         lambda: client, host, port, ssl=self._tls, server_hostname=name
@@ -66,6 +67,15 @@ class Opener:
             raise Refused(f"{load.place} did not answer CONNECT and SUBSCRIBE within {_PATIENCE_S:.0f} s") from None
         except OSError as error:
             raise Refused(f"{load.place}: {_cause(error)}") from None
+
+    async def _open_unix(self, client: Client, path: str) -> None:
+        """Connect to a Unix socket; where its backlog is full, again: unlike TCP it does not wait by itself."""
+        while True:
+            try:
+                await asyncio.get_running_loop().create_unix_connection(lambda: client, path)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(_BACKLOG_S)
 
 
 async def close_all(load: Load, clients: Sequence[Client]) -> None:

@@ -1,13 +1,14 @@
 """The data types of MQTT's packets: numbers, text and binary data, read from a place and written."""
 
 import struct
+from typing import Final
 
 from streamd.clients.mqtt.codec.faults import malformed
 
 VARIABLE_MAX = 268_435_455
 LENGTH_MAX = 65_535
-U16 = struct.Struct(">H")
-U32 = struct.Struct(">I")
+U16: Final[struct.Struct] = struct.Struct(">H")
+U32: Final[struct.Struct] = struct.Struct(">I")
 
 
 def read_byte(data: bytes, at: int, end: int) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from streamd.clients.mqtt.store.records import (
     key_of,
     parse_record,
     removal,
+    retained_to_text,
     user_key,
     will_to_text,
 )
@@ -91,12 +92,24 @@ class Connecting:
                 raise Refused(Reason.NOT_AUTHORIZED, "no right to publish to the will's topic")
             if packet.will is not None and packet.will.topic[:1] == b"$":
                 raise Refused(Reason.TOPIC_NAME_INVALID, "a will to a topic with $")
+            self._check_store()
             async with gateway.lock(client_id):
                 await self._begin(connection, packet, client_id, rights)
         except Refused as refused:
-            self._refuse(connection, packet, client_id, refused)
+            self._refuse(connection, client_id, refused)
         except (StoreFault, NewerRecord) as fault:
-            self._refuse(connection, packet, client_id, Refused(Reason.SERVER_UNAVAILABLE, str(fault)))
+            self._refuse(connection, client_id, Refused(Reason.SERVER_UNAVAILABLE, str(fault)))
+
+    def _check_store(self) -> None:
+        link = self._gateway.link
+        if not link.is_up:
+            raise Refused(Reason.SERVER_UNAVAILABLE, f"the store is away: {link.fault}")
+
+    def store_is_away(self) -> None:
+        """Refuse the clients that wait to be let in. What was begun for them ends when the store is back."""
+        for connection in list(self._gateway.connections):
+            if connection.is_busy and connection.session is None:
+                self._refuse(connection, "", Refused(Reason.SERVER_UNAVAILABLE, "the store is away"))
 
     async def _admit(self, connection: Connection, packet: Connect, client_id: str) -> ClientRights:
         gateway = self._gateway
@@ -120,8 +133,7 @@ class Connecting:
         gateway = self._gateway
         if connection.is_closing:
             return
-        if not gateway.link.is_up:
-            raise Refused(Reason.SERVER_UNAVAILABLE, f"the store is away: {gateway.link.fault}")
+        self._check_store()
         older = gateway.clients.get(client_id)
         if older is not None:
             if older.user != rights.username:
@@ -134,6 +146,9 @@ class Connecting:
             # What it had begun to publish is stored or refused before the session goes on.
             await gateway.until_stored(leaving)
         (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
+        if client_id in gateway.unwritten:
+            _raise(await gateway.unwritten.write_again(client_id))
+            (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
         record = parse_record(client_id, reply)
         if record is not None:
             if record.user != rights.username and not record.has_ended(gateway.now_ms()):
@@ -152,7 +167,7 @@ class Connecting:
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, record is not None)
         gateway.shares.resume(session)
-        if session.resending is not None or session.cursors is not None:
+        if session.resending is not None or session.cursors is not None or session.retained:
             gateway.delivery.pump(session)
             gateway.shares.go_on(session)
         connection.go_on()
@@ -208,15 +223,15 @@ class Connecting:
         elsewhere = await gateway.shares.take_up(record)
         entries = await self._entries_of(record)
         commands: list[Words] = [
-            ("ZADD", INDEX, "+inf", record.client_id),
             words,
-            ("HDEL", record.key, *gone),
-            ("ZREM", WILLS, record.client_id),
+            ("ZADD", INDEX, "+inf", record.client_id),
             *[("HKEYS", key) for key in awaiting],
         ]
         replies = await gateway.link.ask(*commands)
         _raise(replies)
-        for key, found in zip(awaiting, replies[4:], strict=True):
+        # Not with them: a full store refuses only what adds something.
+        gateway.tell_store([("HDEL", record.key, *gone), ("ZREM", WILLS, record.client_id)])
+        for key, found in zip(awaiting, replies[2:], strict=True):
             for packet_id in found:
                 if session.awaiting_keys is None:
                     session.awaiting_keys = {}
@@ -237,6 +252,7 @@ class Connecting:
             outgoing.drop(packet_id)
         session.resending = entries
         session.noted_positions = dict(record.positions)
+        session.retained = gateway.retained.waiting(record, rights)
         for name, replay in gateway.delivery.replays.items():
             position = record.positions.get(name)
             if position is not None and not position.has_reached(replay.tailed.position):
@@ -339,12 +355,15 @@ class Connecting:
                 properties[Property.RESPONSE_INFORMATION] = f"response/{name}"
         connection.answer(Connack(is_present, 0, properties))
 
-    def _refuse(self, connection: Connection, packet: Connect, client_id: str, refused: Refused) -> None:
+    def _refuse(self, connection: Connection, client_id: str, refused: Refused) -> None:
+        if connection.is_refused:
+            return
+        connection.is_refused = connection.is_clean_end = True  # a client that is not let in has no will
         gateway = self._gateway
         gateway.counters.connects_refused += 1
         gateway.log_fault(connection, f"CONNECT of client {client_id[:100]!r} refused: {refused}")
         if not connection.is_closing:
-            if packet.version == 5:
+            if connection.version == 5:
                 connection.answer(Connack(False, refused.reason))
             elif refused.reason in _CODES_3:
                 connection.answer(Connack(False, _CODES_3[refused.reason]))
@@ -390,10 +409,18 @@ class Connecting:
                 commands.append(("ZADD", WILLS, will_ms, session.client_id))
             elif session.will is not None:
                 gone += ["will", "will_name"]
+            if waiting := [
+                (entry.topic, qos, identifier)
+                for entry, qos, identifier in session.retained or ()
+                if min(entry.qos, qos)
+            ]:
+                words += ["retained", retained_to_text(waiting)]
+            else:
+                gone.append("retained")
             commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
         session.connection = None
         connection.session = None
-        gateway.tell_store(commands)
+        gateway.unwritten.write(session.client_id, commands)
 
     async def end(self, record: Record) -> None:
         """End a session that the store has: its will goes out, and all that belongs to it is removed."""

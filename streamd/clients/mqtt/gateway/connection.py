@@ -27,8 +27,8 @@ _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it i
 _QUEUED_MAX: Final = 1_000  # packets that wait for the one before; then the socket is not read
 
 
-class Connection(asyncio.Protocol):
-    """The protocol of one socket.
+class Connection:
+    """The asyncio.Protocol of one socket. (It has no base: compiled, one that is interpreted would slow all look-ups.)
 
     is_busy: a packet is being worked on, and those behind it wait. is_full: the client does not read what it is sent.
     """
@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
         "is_clean_end",
         "is_closing",
         "is_full",
+        "is_refused",
         "keep_alive_s",
         "kind",
         "packet_bytes_max",
@@ -73,7 +74,7 @@ class Connection(asyncio.Protocol):
         self.due = 0
         self.packet_bytes_max = _NO_LIMIT
         self.tells_problems = True
-        self.is_busy = self.is_full = self.is_closing = self.is_clean_end = False
+        self.is_busy = self.is_full = self.is_closing = self.is_clean_end = self.is_refused = False
         self.aliases: dict[bytes, int] | None = None
         self.aliases_in: Aliases | None = None
         self.alias_maximum = 0

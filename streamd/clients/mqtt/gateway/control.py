@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.gateway import peer_of
 from streamd.clients.mqtt.gateway.survey import lag_ms_of
-from streamd.clients.mqtt.store.control import CONTROL, REQUEST_MS_MAX, Request, answer, parse_request
+from streamd.clients.mqtt.store.control import CONTROL, REQUEST_MS_MAX, REQUESTS_MAX, Request, answer, parse_request
 from streamd.clients.mqtt.store.described import describe, moment
 from streamd.clients.mqtt.store.link import StoreFault
 from streamd.clients.mqtt.store.records import Record
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.session import Session
 
 _LOOK_S: Final = 0.5
-_AT_ONCE: Final = 16  # requests of one look
+_AT_ONCE: Final = REQUESTS_MAX  # requests of one look: all that there can be
 _PAGE_MAX: Final = 500  # clients of one answer
 _SLICE: Final = 5_000  # names between two turns of others
 _VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
@@ -34,20 +34,24 @@ class Control:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._at: Id | None = None  # the last request that was read
+        self._said = ""
+
+    async def look(self) -> None:
+        """Do what was asked for since the last look; the first one finds where requests begin."""
+        if not self._gateway.link.is_up:
+            return
+        try:
+            await self._look()
+        except StoreFault as fault:
+            if str(fault) != self._said:  # once
+                self._said = str(fault)
+                self._gateway.warn(f"requests of `streamd mqtt` cannot be read: {fault}")
 
     async def run(self) -> None:
-        """Read requests, again and again."""
-        said = ""
+        """Look for requests, again and again."""
         while True:
-            if self._gateway.link.is_up:
-                try:
-                    await self._look()
-                    said = ""
-                except StoreFault as fault:
-                    if str(fault) != said:  # once
-                        said = str(fault)
-                        self._gateway.warn(f"requests of `streamd mqtt` cannot be read: {fault}")
             await asyncio.sleep(_LOOK_S)
+            await self.look()
 
     async def _look(self) -> None:
         link = self._gateway.link
@@ -144,7 +148,12 @@ class Control:
             },
             in_flight=[] if session.outgoing is None else session.outgoing.in_flight,
         )
-        return {**describe(record), **_connection(connection), "keep_alive_s": round(connection.keep_alive_s / 1.5)}
+        return {
+            **describe(record),
+            **_connection(connection),
+            "keep_alive_s": round(connection.keep_alive_s / 1.5),
+            "lag": self._lag(session),
+        }
 
 
 def _connection(connection: Connection) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class Delivery:
         self._counters, self._now_ms, self._note = counters, now_ms, note
         self._on_fold, self._on_share, self._on_begun = on_fold, on_share, on_begun
         self._receivers: dict[bytes, tuple[tuple[Found[Session, Subscribed], ...], dict[Session, Target]]] = {}
+        self._pumped_soon: dict[Session, None] = {}
         self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
         self._loop = asyncio.get_running_loop()
 
@@ -126,7 +127,7 @@ class Delivery:
                 self._advance(cursor)
 
     def show(self, entry: Stored) -> None:
-        """Send a message of the gateway's own, which no log has, to the sessions that have room for it; its QoS is 0."""
+        """Send a message of the gateway's own, of QoS 0, which no log has, to the sessions that have room for it."""
         assert not entry.qos
         for session, target in self.receivers(entry.topic).items():
             self._send(session, target, entry)
@@ -231,6 +232,17 @@ class Delivery:
         """Return how far a session has come in a log."""
         cursor = (session.cursors or {}).get(tailed.log.name)
         return tailed.position if cursor is None else cursor.reached
+
+    def pump_soon(self, session: Session) -> None:
+        """Pump at the end of this turn: acknowledgements come in numbers."""
+        if not self._pumped_soon:
+            self._loop.call_soon(self._pump_all)
+        self._pumped_soon[session] = None
+
+    def _pump_all(self) -> None:
+        sessions, self._pumped_soon = self._pumped_soon, {}
+        for session in sessions:
+            self.pump(session)
 
     def pump(self, session: Session) -> None:
         """Send what a session has room for: first what has to be sent again, then what it has stopped at."""

@@ -7,16 +7,16 @@ import os
 import secrets
 import sys
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import redis.asyncio
 
 from streamd.clients.mqtt.access import Access, ClientRights, Rights
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
 from streamd.clients.mqtt.gateway.connection import Connection
 from streamd.clients.mqtt.gateway.counters import Counters
@@ -30,6 +30,7 @@ from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.gateway.shares import Shares
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
+from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.gateway.wills import Wills
 from streamd.clients.mqtt.store.link import Link, StoreFault, Target, Words, encode
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
@@ -43,6 +44,7 @@ from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
 
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
+_TICK_S: Final = 0.1
 _CHORES_S: Final = 1.0
 _CHECKPOINT_S: Final = 10.0
 _CLOCK_S: Final = 30.0
@@ -81,7 +83,8 @@ class Gateway:
         self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(settings.url)
         self.publishing = Publishing(self.link, self.run)
         self.publishing.on_stored = self.counters.acknowledging.observe
-        self.noting = Noting(self.link)
+        self.unwritten = Unwritten(self)
+        self.noting = Noting(self.link, self.unwritten)
         self.releases = Releases(self.link)
         self.retained = Retained(self)
         self.wills = Wills(self)
@@ -102,7 +105,7 @@ class Gateway:
         self.no_rights: ClientRights = Rights(None).for_client(None, "")
         self.has_search = False
         self._touched: list[Connection] = []
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
         self._ownership = Ownership(self.link, self.run, self.now_ms)
         self._clock_ahead_ms = 0
@@ -140,6 +143,7 @@ class Gateway:
             raise CannotStart(str(error))
         self.tail.start()
         self._chores = self.loop.create_task(self._do_chores())
+        self._tick()
 
     async def _until_up(self) -> None:
         for _ in range(500):
@@ -208,16 +212,9 @@ class Gateway:
                 self.warn(f"the store refused to write: {reply}")
                 return
 
-    @asynccontextmanager
-    async def lock(self, client_id: str) -> AsyncIterator[None]:
+    def lock(self, client_id: str) -> AbstractAsyncContextManager[None]:
         """Let one at a time work on a client's session."""
-        lock = self._locks[client_id]
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked() and not getattr(lock, "_waiters", None):
-                self._locks.pop(client_id, None)
+        return self._locks.of(client_id)
 
     async def until_stored(self, session: Session) -> None:
         """Wait until the store has answered all that a client has published."""
@@ -248,7 +245,7 @@ class Gateway:
         if session.is_recorded and not session.is_dirty:
             self.noting.note(session)
         if session.cursors is not None or session.retained or session.resending is not None:
-            self.delivery.pump(session)
+            self.delivery.pump_soon(session)
         if session.shares is not None or type(place) is Shared:
             self.shares.acknowledged(session, place)
 
@@ -275,9 +272,9 @@ class Gateway:
 
     # Connections.
 
-    def make_connection(self, kind: str) -> Connection:
+    def make_connection(self, kind: str) -> asyncio.Protocol:
         """Return the protocol of a new socket."""
-        return Connection(self, kind)
+        return cast(asyncio.Protocol, Connection(self, kind))
 
     def connected(self, connection: Connection) -> None:
         """Note a new socket."""
@@ -327,25 +324,34 @@ class Gateway:
         if self._is_stopping or self._chores is None:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
+        if not is_up:
+            self.connecting.store_is_away()
+
+    def _tick(self) -> None:
+        """Do what is due also while the store is away."""
+        if not self._is_stopping:
+            self.loop.call_later(_TICK_S, self._tick)
+            self.keep_alive.check()
+            self.relieve()
 
     async def _do_chores(self) -> None:
         last_checkpoint = last_clock = last_retain = self.loop.time()
         while True:
-            await asyncio.sleep(0.25)
-            self.keep_alive.check()
-            self.relieve()
+            await asyncio.sleep(_CHORES_S / 4)
             now = self.loop.time()
             if not self.link.is_up:
                 continue
             try:
                 if now - self._last_chores >= _CHORES_S:
                     self._last_chores = now
-                    if not await self._ownership.keep():
-                        self._let_go()
-                    await self.wills.publish_due()
-                    await self._end_sessions()
                     for one in self.on_chores:
                         one()
+                    # Before what a full store refuses: it makes room.
+                    await self._end_sessions()
+                    await self.unwritten.write_all()
+                    await self.wills.publish_due()
+                    if not await self._ownership.keep():
+                        self._let_go()
                 if now - last_checkpoint >= _CHECKPOINT_S:
                     last_checkpoint = now
                     self.tell_store(self.retained.checkpoint())
@@ -378,15 +384,18 @@ class Gateway:
         for one in ended:
             client_id = one.decode()
             async with self.lock(client_id):
-                if client_id in self.clients:
-                    continue
-                (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
-                record = parse_record(client_id, reply)
-                if record is None:
-                    self.tell_store([("ZREM", INDEX, client_id)])
-                elif record.has_ended(self.now_ms()):
-                    self.counters.sessions_expired += 1
-                    await self.connecting.end(record)
+                await self._end_session(client_id)
+
+    async def _end_session(self, client_id: str) -> None:
+        if client_id in self.clients:
+            return
+        (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
+        record = parse_record(client_id, reply)
+        if record is None:
+            self.tell_store([("ZREM", INDEX, client_id)])
+        elif record.has_ended(self.now_ms()):
+            self.counters.sessions_expired += 1
+            await self.connecting.end(record)
 
     async def _set_clock(self) -> None:
         (reply,) = await self.link.demand(("TIME",))

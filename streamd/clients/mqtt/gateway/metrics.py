@@ -33,7 +33,7 @@ _COUNTERS: Final = {
     "messages_sent": ("packets_sent", "Packets sent."),
     "publishes_received": ("publishes_received", "Messages received."),
     "publishes_sent": ("publishes_sent", "Messages sent to subscribers."),
-    "publishes_refused": ("publishes_refused", "Messages that were not stored: no right, a limit, or a fault of the store."),
+    "publishes_refused": ("publishes_refused", "Messages that were not stored: no right, a limit, a store fault."),
     "publishes_dropped": ("publishes_dropped", "Messages that were larger than a subscriber takes."),
     "subscribes_refused": ("subscribes_refused", "Filters of SUBSCRIBEs that were refused."),
     "publish_bytes_received": ("publish_bytes_received", "Bytes of the payloads of messages received."),

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from streamd.clients.mqtt.gateway.session import Session
+from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.store.link import Link, Words, encode
 from streamd.clients.mqtt.store.positions import Position
@@ -13,13 +14,15 @@ from streamd.clients.mqtt.store.records import flying_text, key_of
 
 # A record of QoS 1 is at most so old: after a kill a client gets what it got in this time again.
 _LATER_S: Final = 1.0
+_UNKNOWN: Final = -1  # in the place of a number: nobody knows what the record has
+Noted = dict[int, tuple[int, State]]
 
 
 class Noting:
     """The sessions whose records have to be written."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, link: Link, unwritten: Unwritten) -> None:
+        self._link, self._unwritten = link, unwritten
         self._loop = asyncio.get_running_loop()
         self._dirty: dict[Session, None] = {}
         self._soon: dict[Session, None] = {}
@@ -52,19 +55,25 @@ class Noting:
                 session.flushing = deque()
             count = len(session.held) - sum(session.flushing)
             session.flushing.append(count)
+            before = session.noted
             commands = self.changes(session)
             if not commands:
                 commands = [("EXISTS", key_of(session.client_id))]
             packed = b"".join(encode(one) for one in commands)
-            connection = session.connection
-            self._link.send(packed, len(commands), partial(self._written, session, connection))
+            done = partial(self._written, session, session.connection, commands, before)
+            self._link.send(packed, len(commands), done)
 
-    def _written(self, session: Session, connection: object, replies: list[Any]) -> None:
+    def _written(
+        self, session: Session, connection: object, commands: list[Words], before: Noted | None, replies: list[Any]
+    ) -> None:
+        is_refused = any(isinstance(one, Exception) for one in replies)
+        if is_refused:
+            self.refused(session, connection, commands, before)
         if session.connection is not connection or session.flushing is None or session.held is None:
             return  # another connection sends it again
         count = session.flushing.popleft()
         assert session.connection is not None
-        if any(isinstance(one, Exception) for one in replies):
+        if is_refused:
             # The store refuses to write: what is not noted must not leave. The client comes again later.
             session.connection.abandon(f"the store did not write the session: {replies[0]}")
             return
@@ -81,15 +90,41 @@ class Noting:
     def _write_later(self) -> None:
         self._timer = None
         sessions, self._dirty = list(self._dirty), {}
-        packed, count = [], 0
+        packed, parts, count = [], [], 0
         for session in sessions:
             if session.is_ended or session.connection is None:
                 continue
+            before = session.noted
             commands = self.changes(session)
             packed += [encode(one) for one in commands]
+            parts.append((session, session.connection, commands, before))
             count += len(commands)
         if count:
-            self._link.send(b"".join(packed), count, lambda replies: None)
+            self._link.send(b"".join(packed), count, partial(self._written_later, parts))
+
+    def _written_later(
+        self, parts: list[tuple[Session, object, list[Words], Noted | None]], replies: list[Any]
+    ) -> None:
+        if not any(isinstance(one, Exception) for one in replies):
+            return
+        at = 0
+        for session, connection, commands, before in parts:
+            if any(isinstance(one, Exception) for one in replies[at : at + len(commands)]):
+                self.refused(session, connection, commands, before)
+                if session.connection is connection and not session.is_dirty:
+                    self.note(session)
+            at += len(commands)
+
+    def refused(self, session: Session, connection: object, commands: list[Words], before: Noted | None) -> None:
+        """Write all of a record anew, as the store has refused changes to it; before: what it had before them."""
+        if session.is_ended:
+            return
+        if session.connection is not connection:  # what its end has changed builds on these
+            self._unwritten.keep(session.client_id, commands)
+            return
+        found = {**(before or {}), **(session.noted or {})}
+        session.noted = {packet_id: (_UNKNOWN, state) for packet_id, (_, state) in found.items()} or None
+        session.noted_positions = None
 
     def changes(self, session: Session, positions: dict[str, Position] | None = None) -> list[Words]:
         """Return the commands that bring a record up to date: positions and messages in flight.

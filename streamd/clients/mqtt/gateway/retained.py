@@ -7,6 +7,7 @@ So a topic's last retained message outlives the log's retention. A start folds w
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,9 @@ from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.topics.entry_ids import END, format_id, parse_id
 
 if TYPE_CHECKING:
+    from streamd.clients.mqtt.access import ClientRights
     from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.store.records import Record
     from streamd.clients.mqtt.store.tailing import TailedLog
 
 _PAGE: Final = 2_000
@@ -50,6 +53,19 @@ class Retained:
         for one in self._tree.matching(filter):
             if not one.is_expired(now_ms):
                 yield one
+
+    def waiting(self, record: Record, rights: ClientRights) -> deque[tuple[Stored, int, int | None]] | None:
+        """Return the retained messages that a session was still to get; newer ones come to it from the log."""
+        now_ms = self._gateway.now_ms()
+        found: deque[tuple[Stored, int, int | None]] = deque()
+        for topic, qos, identifier in record.retained:
+            entry = self._tree.get(topic)
+            if entry is None or entry.is_expired(now_ms) or not rights.may_read(topic):
+                continue
+            position = record.positions.get(entry.log)
+            if position is None or position.has_passed(entry.generation, entry.shard, entry.entry_id):
+                found.append((entry, qos, identifier))
+        return found or None
 
     def show(self, entry: Stored) -> None:
         """Keep a message of the gateway's own, which no log has."""

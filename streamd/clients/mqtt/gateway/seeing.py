@@ -30,6 +30,7 @@ class Seeing:
         if self._topics is not None:
             await self._topics.publish()  # so that the first client finds them
             self._gateway.spawn(self._topics.run())
+        await self._control.look()  # so that a request from now on is not passed over
         self._gateway.spawn(self._control.run())
 
     @property

@@ -55,7 +55,7 @@ class Group:
             await asyncio.sleep(tick_s)
             if not self.members and not self.parted:
                 self._ticks_alone += 1
-                if self._ticks_alone > 1 and not any(one.lock.locked() for one in self.parts.values()):
+                if self._ticks_alone > 1 and not any(one.is_at_work for one in self.parts.values()):
                     self.shares.forget(self)
                     return
                 continue
@@ -77,12 +77,13 @@ class Group:
         return chain(self.members.values(), self.parted)
 
     def next_member(self) -> Membership | None:
-        """Return the member whose turn it is, of those that have room; then it is the last."""
-        found = next((one for one in self.members.values() if one.room), None)
-        if found is not None:
-            del self.members[found.session]
-            self.members[found.session] = found
-        return found
+        """Return the member whose turn it is, of those that have room."""
+        return next((one for one in self.members.values() if one.room), None)
+
+    def had_turn(self, member: Membership) -> None:
+        """Let a member that was given something be the last."""
+        if self.members.pop(member.session, None) is not None:
+            self.members[member.session] = member
 
     def join(self, member: Membership) -> None:
         """Take a member in."""

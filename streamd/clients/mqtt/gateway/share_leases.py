@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from streamd.clients.mqtt.gateway.share_members import Membership
-from streamd.clients.mqtt.gateway.share_parts import Part, Shard
+from streamd.clients.mqtt.gateway.share_parts import TICKS_PER_RENEWAL, Part, Shard
 from streamd.clients.mqtt.store.positions import Place
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.topics import leasing, shares
@@ -19,8 +19,6 @@ from streamd.clients.topics.steps import Command, Steps, run_all
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.share_groups import Group
     from streamd.clients.mqtt.store.logs import OpenLog
-
-_TICKS_PER_RENEWAL = 3  # of ten in a lease
 
 
 class LeasedPart(Part):
@@ -66,6 +64,8 @@ class LeasedPart(Part):
         view = member.views.get(self.log.name)
         if view is not None:
             view.unacknowledged.get((place.generation, place.shard), set()).discard(format_id(place.entry_id))
+        if place.generation != self.log.handle.meta.current.number:
+            self._look(member)  # the next generation is begun when all of this one is acknowledged
         if member.is_parted and not any(part is self for part in member.flying.values()):
             self._give_back(member)
 
@@ -80,10 +80,20 @@ class LeasedPart(Part):
         self._given[member] = None
         self.kick()
 
+    async def end_consumer(self, consumer: str) -> None:
+        """Remove a member whose session is over, with the leases that a killed gateway has left it."""
+        await super().end_consumer(consumer)
+        view = self._view_of(consumer)
+        view.holdings = {place: shares.Holding() for place in self.places()}
+        async with self.lock:
+            await run_async(self.shares.client, leasing.leave(view))
+        self._due.extend(self.group.members.values())
+        self.kick()
+
     async def tick(self) -> None:
         """Renew the leases, and let every member look for free ones."""
         self._ticks += 1
-        if self._ticks % _TICKS_PER_RENEWAL:
+        if self._ticks % TICKS_PER_RENEWAL:
             return
         for member in list(self.group.all_members()):
             view = member.views.get(self.log.name)
@@ -122,13 +132,13 @@ class LeasedPart(Part):
     async def _read_for(self, member: Membership) -> None:
         view = member.views.get(self.log.name)
         if view is None:
-            view = member.views[self.log.name] = self._view_of(member)
+            view = member.views[self.log.name] = self._view_of(member.consumer)
         looks = 1
         while looks and (n := member.room):
             entries, state = await run_async(self.shares.client, leasing.sorted_next(view, n, 0, self._sort))
             if state == "end":
                 await self.refresh()
-                view = member.views[self.log.name] = self._view_of(member)
+                view = member.views[self.log.name] = self._view_of(member.consumer)
                 continue
             self._has_gap |= state == "gap"
             self._note_holder(member, view)
@@ -138,10 +148,10 @@ class LeasedPart(Part):
         if not member.room:
             self._starved[member] = None
 
-    def _view_of(self, member: Membership) -> shares.Member:
+    def _view_of(self, consumer: str) -> shares.Member:
         return dataclasses.replace(
             self.view,
-            name=member.consumer,
+            name=consumer,
             grouped=set(self.view.grouped),
             delivered=set(),
             finished=set(self.view.finished),

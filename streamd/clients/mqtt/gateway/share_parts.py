@@ -30,6 +30,8 @@ _IDLE_MS: Final = 100 * 86_400_000
 _SCAN_MAX: Final = 1_000
 _PENDING_PAGE: Final = 1_000
 
+TICKS_PER_RENEWAL: Final = 3  # of about ten in a lease
+
 RawEntries = list[tuple[bytes, list[bytes]]]
 Shard = tuple[int, int]  # generation, shard
 
@@ -75,7 +77,7 @@ class Part:
         raise NotImplementedError
 
     async def _round(self) -> None:
-        """Read and hand out what there is, until all of it is done or nobody has room."""
+        """Read entries and hand them out, until there are none left or nobody has room."""
         raise NotImplementedError
 
     def kick(self) -> None:
@@ -91,6 +93,11 @@ class Part:
         finally:
             self._task = None
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it reads, or waits for the store."""
+        return self._task is not None or self.lock.locked()
+
     def close(self) -> None:
         """Read no more."""
         if self._task is not None:
@@ -105,12 +112,14 @@ class Part:
             return None
         return None if stored.is_expired(self.shares.gateway.now_ms()) else stored
 
-    def give(self, member: Membership, entries: Iterable[Stored]) -> None:
+    def give(self, member: Membership, entries: list[Stored]) -> None:
         """Hand entries to the member that they were read for."""
         if self._has_gap and member.is_here:
             self._has_gap = False
             delivery = self.shares.gateway.delivery
             delivery.missed(member.session, delivery.replays[self.log.name].tailed)
+        if entries and member.is_here:
+            self.group.had_turn(member)
         for entry in entries:
             if not member.is_here:
                 self.release([entry], is_soon=True)
@@ -239,21 +248,23 @@ class Part:
 class UnorderedPart(Part):
     """The entries of a log go to the members in turn, and idle ones to another member after the lease.
 
-    behind: the shards of the generation that is read, in which there may be new entries. claims: the shards in which
-    there may be entries that have to be claimed, and from where on to look. coming: the number of entries to expect.
+    behind: the shards of the generation that is read in which there may be new entries, each with the number that the
+    tail has seen since the shard was read to its end, None for an unknown one. coming: how many the tail has seen that
+    no member has, about. claims: the shards with entries that may have to be claimed, and from where on to look.
     """
 
     def __init__(self, group: Group, log: OpenLog, view: shares.Member) -> None:
         super().__init__(group, log, view)
         self._reading: layout.Generation | None = None
         self._unfinished: list[layout.Generation] = []
-        self._behind: dict[int, None] = {}
+        self._behind: dict[int, int | None] = {}
         self._claims: dict[Shard, bytes] = {}
         self._coming = 0
         self._is_stale = True
         self._scan = 0
-        self._is_exact = view.pattern.is_all or log.handle.abilities.xfilter
-        self._renewed_s = 0.0
+        self._is_filtered = log.handle.abilities.xfilter and not view.pattern.is_all
+        self._is_exact = self._is_filtered or view.pattern.is_all
+        self._ticks = 0
 
     def wake(self, entry: Stored) -> None:
         """Note that there is an entry for the group."""
@@ -261,10 +272,14 @@ class UnorderedPart(Part):
         if reading is None or entry.generation != reading.number:
             self._is_stale = True
         else:
-            self._behind[entry.shard] = None
+            self._add(entry.shard, 1)
         self._coming += 1
         if self._task is None:
             self.kick()
+
+    def _add(self, shard: int, number: int | None) -> None:
+        known = self._behind.get(shard, 0)
+        self._behind[shard] = None if number is None or known is None else known + number
 
     def joined(self, member: Membership) -> None:
         """Read on from where the group is."""
@@ -291,9 +306,8 @@ class UnorderedPart(Part):
 
     async def tick(self) -> None:
         """Renew what members have in flight, and look for what is idle or new."""
-        now = self.shares.gateway.loop.time()
-        if now - self._renewed_s >= self.view.agreement.lease_ms / 3_000:
-            self._renewed_s = now
+        self._ticks += 1
+        if not self._ticks % TICKS_PER_RENEWAL:
             self._renew()
             self._read_all()
         if not self._is_exact:
@@ -329,14 +343,14 @@ class UnorderedPart(Part):
             async with self.lock:
                 if self._claims:
                     self.give(member, self._sorted(member, await self._claim(member)))
-                else:
-                    await self._read_for(member)
+                    continue
+                has_found = await self._read_for(member)
             if not self._behind:
                 self._coming = 0
-                await self._go_on()
+                await self._go_on(has_found)
 
     async def _look(self) -> None:
-        self._is_stale = self._is_lost = False
+        is_lost, self._is_stale, self._is_lost = self._is_lost, False, False
         async with self.lock:
             told = await self.refresh()
             found = []
@@ -351,6 +365,8 @@ class UnorderedPart(Part):
                 found.append(one)
             self._unfinished = found
             self._begin_next()
+            if is_lost or self._reading != told.meta.current:
+                self._read_all()  # to its end
 
     def _begin_next(self) -> None:
         following = next((one for one in self._unfinished if one.number not in self.view.delivered), None)
@@ -359,23 +375,25 @@ class UnorderedPart(Part):
             self._behind.clear()
             self._read_all()
 
-    async def _go_on(self) -> None:
-        """Leave a generation that was closed, when all of it is delivered."""
+    async def _go_on(self, has_found: bool) -> None:
+        """Leave a generation that was closed, when all of it is delivered; has_found: the last look found entries."""
         reading = self._reading
         if reading is None or reading.number == self.log.handle.meta.current.number:
             return
         is_delivered, _ = await run_async(self.shares.client, shares.group_states(self.view, reading))
         if is_delivered:
             self.view.delivered.add(reading.number)
-            self._begin_next()
+            self._is_stale = True
+        elif has_found:
+            self._read_all()
 
     def _wanted(self, member: Membership) -> int:
         """Return how many entries a member is to get now: its part of what comes."""
-        count = len(self.group.members)
-        return max(1, min(member.room, PACK, -(-self._coming // count) if self._coming else PACK))
+        part = -(-self._coming // len(self.group.members)) if self._coming else PACK
+        return max(1, min(member.room, PACK, part))
 
     async def _claim(self, member: Membership) -> list[tuple[Shard, RawEntries]]:
-        n = self._wanted(member)
+        n = max(1, min(member.room, PACK))
         chosen = {place: self._claims.pop(place) for place in list(self._claims)[:n]}
         count = max(1, n // len(chosen))
         lease_ms = self.view.agreement.lease_ms
@@ -394,41 +412,38 @@ class UnorderedPart(Part):
                 found.append((place, [(one[0], one[1]) for one in reply[1] if one is not None]))
         return found
 
-    async def _read_for(self, member: Membership) -> None:
-        expected, full = self._coming, dict[int, None]()
-        found = await self._read(member, full)
-        entries = self._sorted(member, found)
-        self._coming = max(0, self._coming - len(entries))
-        if self._coming or not expected or not entries:
-            self._behind.update(full)  # else it was all that the tail has seen: it says when there is more
-        if not self._is_exact and found:
-            self._scan = 0 if entries else min(_SCAN_MAX, max(PACK, self._scan * 2))
-        self.give(member, entries)
-
-    async def _read(self, member: Membership, full: dict[int, None]) -> list[tuple[Shard, RawEntries]]:
-        """Read new entries; full: gets the shards that may have more."""
+    async def _read_for(self, member: Membership) -> bool:
+        """Read new entries, and hand them out; return whether there were any."""
         reading = self._reading
         if reading is None:
             self._behind.clear()
-            return []
+            return False
         n = self._wanted(member)
-        chosen = list(self._behind)[:n]
-        for shard in chosen:
-            del self._behind[shard]
+        chosen = {shard: self._behind.pop(shard) for shard in list(self._behind)[:n]}
         count = max(1, n // len(chosen), self._scan)
         keys = {self.view.key((reading.number, shard)).encode(): shard for shard in chosen}
         words = ("XREADGROUP", "GROUP", self.group.name, member.consumer, "COUNT", count)
         (reply,) = await self.link.ask((*words, "STREAMS", *keys, *[">"] * len(keys)))
         if isinstance(reply, Exception):
             self._take_fault((reading.number, 0), reply)
-            return []
+            return False
         found: list[tuple[Shard, RawEntries]] = []
+        numbers = dict.fromkeys(chosen, 0)
         for key, entries in reply or ():
-            shard = keys[key]
-            found.append(((reading.number, shard), [(one[0], one[1]) for one in entries]))
-            if len(entries) >= count:
-                full[shard] = None
-        return found
+            found.append(((reading.number, keys[key]), [(one[0], one[1]) for one in entries]))
+            numbers[keys[key]] = len(entries)
+        for shard, number in numbers.items():
+            # A server that filters ends a search after some time; only a reply without an entry says that it was done.
+            is_at_end = not found or (not self._is_filtered and number < count)
+            expected = chosen[shard] if self._is_exact else None
+            if not is_at_end and (expected is None or expected > number):
+                self._add(shard, None if expected is None else expected - number)
+        taken = self._sorted(member, found)
+        self._coming = max(0, self._coming - len(taken))
+        if not self._is_exact and found:
+            self._scan = 0 if taken else min(_SCAN_MAX, max(PACK, self._scan * 2))
+        self.give(member, taken)
+        return bool(found)
 
     def _take_fault(self, place: Shard, fault: Exception) -> None:
         if not str(fault).startswith("NOGROUP"):

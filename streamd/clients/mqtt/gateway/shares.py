@@ -17,6 +17,7 @@ import redis.asyncio
 from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.delivering import Target
+from streamd.clients.mqtt.gateway.noting import Noted
 from streamd.clients.mqtt.gateway.share_groups import Group
 from streamd.clients.mqtt.gateway.share_leases import LeasedPart
 from streamd.clients.mqtt.gateway.share_members import Membership
@@ -165,7 +166,7 @@ class Shares:
         return await run_async(self.client, steps)
 
     async def join_log(self, log: OpenLog, group: Group) -> shares.Member:
-        """Return a group's shared replay of a log, which begins now if there is none."""
+        """Return a group's shared replay of a log, which begins now if the log has no such replay."""
         return await self._join(log, group.name, group.filter, group.is_ordered)
 
     async def _open(self, text: str, is_ordered: bool) -> Group:
@@ -425,8 +426,9 @@ class Shares:
         items = self._begun.pop(session)
         # When the client is gone meanwhile, the record was written with its position of then.
         is_here = session.is_recorded and session.connection is connection
+        noted = session.noted
         commands = self.gateway.noting.changes(session) if is_here else []
-        self._spawn(self._send_begun(session, connection, items, commands))
+        self._spawn(self._send_begun(session, connection, items, commands, noted))
 
     async def _send_begun(
         self,
@@ -434,9 +436,12 @@ class Shares:
         connection: Connection | None,
         items: list[tuple[Shared, bytes]],
         commands: list[Words],
+        noted: Noted | None,
     ) -> None:
         gateway = self.gateway
         replies = await gateway.link.ask(*commands) if commands else []
+        if any(isinstance(one, Exception) for one in replies):
+            gateway.noting.refused(session, connection, commands, noted)
         if session.is_ended or (not session.is_recorded and session.connection is not connection):
             return  # it goes to another one
         by_key: dict[tuple[str, str], list[str]] = {}

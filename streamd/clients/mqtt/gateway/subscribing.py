@@ -110,13 +110,21 @@ class Subscribing:
             done([])
             return
         # With the position: a subscription never counts for what was sent before it.
-        commands: list[Words] = [*gateway.noting.changes(session)] if session.is_recorded else []
+        noted = session.noted
+        changes = gateway.noting.changes(session) if session.is_recorded else []
+        commands: list[Words] = [*changes]
         words: list[bytes | str | int] = ["HSET", key_of(session.client_id)]
         for text, one_subscribed in session.subscriptions.items():
             if one_subscribed.since or any(one_subscribed is new for _, new, _ in added):
                 words += [f"s {text}", one_subscribed.to_text()]
         commands.append(words)
-        gateway.link.send(b"".join(encode(one) for one in commands), len(commands), done)
+
+        def written(replies: list[Any]) -> None:
+            if any(isinstance(one, Exception) for one in replies):
+                gateway.noting.refused(session, connection, changes, noted)
+            done(replies)
+
+        gateway.link.send(b"".join(encode(one) for one in commands), len(commands), written)
 
     def _reason_for(self, session: Session, one: Subscription) -> int:
         gateway = self._gateway

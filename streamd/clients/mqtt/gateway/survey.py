@@ -106,4 +106,3 @@ def _since(gateway: Gateway, tailed: TailedLog, position: Position) -> int:
         if mine != END and (is_past or mine < tail)
     ]
     return max((now_ms - one for one in waiting), default=0)
-

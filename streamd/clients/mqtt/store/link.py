@@ -5,7 +5,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import hiredis
 from redis.connection import parse_url
@@ -17,6 +17,9 @@ Done = Callable[[list[Any]], None]
 
 _RETRY_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 _CONNECT_S: Final = 5.0
+# A store that owes an answer and says nothing for so long is away: its machine may be gone without a word. (The tail's
+# request waits for 5 seconds.)
+SILENT_S: Final = 10.0
 # A store that says this is starting, or a script keeps it busy: the request is asked again, as after a lost connection.
 _NOT_NOW: Final = ("LOADING", "BUSY ")
 
@@ -87,6 +90,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._is_closed = False
+        self._heard = 0  # how often bytes came
         self.is_up = False
         self.client_id = 0
         self.fault: str | None = None  # why the store cannot be used; the last reason
@@ -160,8 +164,19 @@ class Link:
             attempt = 0
             self.fault = None
             self._up()
-            await self._lost.wait()
-            self._down("the connection to the store was lost")
+            self._down(await self._until_lost())
+
+    async def _until_lost(self) -> str:
+        """Wait for the end of the connection; return what it is."""
+        while True:
+            owes, heard = bool(self._waiting), self._heard
+            try:
+                await asyncio.wait_for(self._lost.wait(), SILENT_S)
+            except TimeoutError:
+                if owes and heard == self._heard:
+                    return f"the store has not answered for {SILENT_S:g} seconds"
+            else:
+                return "the connection to the store was lost"
 
     async def _connect(self) -> None:
         target = self._target
@@ -175,7 +190,7 @@ class Link:
         if target.database:
             words.append(("SELECT", target.database))
         words += [("CLIENT", "SETNAME", self._name), ("CLIENT", "ID"), ("PING",)]
-        wire = _Wire(self, greeting, len(words))
+        wire = cast(asyncio.Protocol, _Wire(self, greeting, len(words)))
         if target.path is not None:
             transport, _ = await self._loop.create_unix_connection(lambda: wire, target.path)
         else:
@@ -213,6 +228,7 @@ class Link:
     def received(self, data: bytes) -> None:
         """Take bytes of the store, and hand complete replies on."""
         reader, replies, waiting = self._reader, self._replies, self._waiting
+        self._heard += 1
         reader.feed(data)
         while waiting:
             count = waiting[0][1]
@@ -234,14 +250,26 @@ class Link:
         self._lost.set()
 
 
-class _Wire(asyncio.Protocol):
-    """One connection; first it takes the answers to the greeting."""
+class _Wire:
+    """The asyncio.Protocol of one connection; first it takes the answers to the greeting."""
 
     def __init__(self, link: Link, greeting: asyncio.Future[list[Any]], count: int) -> None:
         self._link, self._greeting, self._count = link, greeting, count
         self._reader = hiredis.Reader()
         self._replies: list[Any] = []
         self._is_over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Do nothing: who connects gets the transport."""
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        """Do nothing: requests wait for the store all the same."""
+
+    def resume_writing(self) -> None:
+        """Do nothing."""
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:

@@ -30,7 +30,7 @@ class Publication:
     producer, iid: its name; every message has one. awaiting: the key and the packet identifier that are noted with it.
     """
 
-    __slots__ = ("awaiting", "done", "iid", "log", "producer", "publisher", "words")
+    __slots__ = ("awaiting", "done", "generation", "iid", "log", "producer", "publisher", "words")
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Publication:
     ) -> None:
         self.log, self.publisher, self.words = log, publisher, words
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
+        self.generation = 0  # that it was sent to last
 
 
 class _OfLog:
@@ -158,6 +159,7 @@ class Publishing:
 
     def _packed(self, one: Publication) -> bytes:
         log = one.log
+        one.generation = log.generation.number
         head = log.heads[log.shard_of(one.publisher)]
         words = one.words
         iid = one.iid
@@ -212,7 +214,9 @@ class Publishing:
         await self._link.ask(("PING",))  # behind all that is under way
         error: str | None = None
         try:
-            if not await log.refresh():
+            await log.refresh()
+            # The tail may have read the log's settings just before.
+            if any(one.generation == log.generation.number for one in of_log.refused):
                 error = f"a stream of log {log.name!r} is missing or was ended by hand: reconfigure the log"
         except Exception as fault:  # the log was dropped, or the store is away
             error = str(fault)

@@ -15,6 +15,8 @@ last             the last packet identifier that was given
 will, will_name  the message to publish, in JSON; the name under which it is stored once
 will_ms          when to publish it, if the connection has ended
 s <filter>       a subscription, in JSON
+retained         the retained messages that new subscriptions have not got when a connection ends: topics, in JSON, each
+                 with the QoS and the identifier of its subscription
 at <log>         the position in a log
 i <number>       a message in flight: its state, with r where its PUBLISH has RETAIN, its place, and the share that it
                  belongs to
@@ -103,6 +105,7 @@ class Record:
     positions: dict[str, Position] = field(default_factory=dict)
     in_flight: list[Sent[Flying]] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
+    retained: list[tuple[bytes, int, int | None]] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -145,6 +148,8 @@ def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
         None if will_ms is None else int(will_ms),
         fields.get(b"will_name", b"").decode(),
     )
+    if b"retained" in fields:
+        record.retained = _retained_from_text(fields[b"retained"])
     flying: list[tuple[int, Sent[Flying]]] = []
     for name, value in fields.items():
         kind, _, rest = name.partition(b" ")
@@ -173,6 +178,16 @@ def _flying_of(packet_id: int, text: str) -> tuple[int, Sent[Flying]]:
     place = Place.from_text(place_text)
     flying = Shared(place, share) if share else place
     return int(number), Sent(packet_id, flying, State(int(state.rstrip("r"))), state.endswith("r"))
+
+
+def retained_to_text(retained: list[tuple[bytes, int, int | None]]) -> str:
+    """Return the text of the retained messages that wait, by topic."""
+    said = [(topic.decode(), qos, identifier) for topic, qos, identifier in retained]
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def _retained_from_text(text: bytes) -> list[tuple[bytes, int, int | None]]:
+    return [(topic.encode(), qos, identifier) for topic, qos, identifier in json.loads(text)]
 
 
 def will_to_text(will: Will) -> str:

@@ -10,6 +10,7 @@ from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.mqtt.store.tailing import TailedLog
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
+from streamd.clients.topics.handle import LogDropped
 
 _PAGE: Final = 500  # entries of one request
 _PAGES_MAX: Final = 20  # of a shard in one pass; then others have their turn
@@ -74,7 +75,7 @@ class Replay:
             while self._turns:
                 try:
                     await self._pass(self._turns[0])
-                except StoreFault:
+                except (StoreFault, LogDropped):
                     await asyncio.sleep(_PAUSE_S)
                 if self._turns:
                     self._turns.rotate(-1)

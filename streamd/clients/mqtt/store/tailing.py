@@ -100,6 +100,9 @@ class Tail:
         if self._is_asking:
             self._is_wanted = True
             return before, count, b"", None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._is_asking = True
         # The batch's own replies come before.
         return before, count, self._request(), lambda replies: self._replied(replies, self._publishing.stored)

@@ -1,0 +1,58 @@
+"""Writes how sessions have ended their connections, again and again while the store refuses it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from streamd.clients.mqtt.store.link import Words, encode
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+
+_AT_ONCE: Final = 100
+
+
+class Unwritten:
+    """What a full store has refused, by client: without it a session would never end, or go on too far ahead."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._refused: dict[str, list[Words]] = {}
+
+    def write(self, client_id: str, commands: list[Words]) -> None:
+        """Send commands that may be executed twice; nobody waits for them."""
+        if commands:
+            packed = b"".join(encode(one) for one in commands)
+            self._gateway.link.send(packed, len(commands), partial(self._written, client_id, commands))
+
+    def _written(self, client_id: str, commands: list[Words], replies: list[Any]) -> None:
+        faults = [one for one in replies if isinstance(one, Exception)]
+        if faults:
+            self._gateway.warn(f"the store refused to write the session of client {client_id[:100]!r}: {faults[0]}")
+        if faults or client_id in self._refused:  # those that came before come first again, too
+            self.keep(client_id, commands)
+
+    def keep(self, client_id: str, commands: list[Words]) -> None:
+        """Take commands that the store has refused, behind those that are here."""
+        self._refused[client_id] = self._refused.get(client_id, []) + commands
+
+    def __contains__(self, client_id: str) -> bool:
+        """Return whether the store has refused something for a client."""
+        return client_id in self._refused
+
+    async def write_again(self, client_id: str) -> list[Any]:
+        """Write what was refused for a client; return the replies, errors among them as values."""
+        replies = await self._gateway.link.ask(*self._refused[client_id])
+        if not any(isinstance(one, Exception) for one in replies):
+            del self._refused[client_id]
+        return replies
+
+    async def write_all(self) -> None:
+        """Write what was refused, as far as the store takes it now."""
+        for client_id in list(self._refused)[:_AT_ONCE]:
+            async with self._gateway.lock(client_id):
+                if client_id in self._refused:
+                    await self.write_again(client_id)
+            if client_id in self._refused:
+                return

@@ -1,0 +1,162 @@
+"""`streamd mqtt clients | session | disconnect`: what operators see of the clients, and do to them, from a shell."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import redis
+
+_COUNT: Final = 100
+_COLUMNS: Final = ("CLIENT", "USER", "ADDRESS", "VERSION", "CONNECTED SINCE", "SUBSCRIPTIONS", "IN FLIGHT", "LAG")
+
+Action = Callable[["redis.Redis", argparse.Namespace], str | None]  # returns what is wrong
+
+
+def add_clients_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `clients`."""
+    parser.add_argument(
+        "--count", type=int, default=_COUNT, metavar="N", help=f"at most so many clients; 0: all (default: {_COUNT})"
+    )
+    parser.add_argument("--after", default="", metavar="ID", help="those that follow this client")
+    parser.add_argument("--match", default="", metavar="GLOB", help="those whose client identifier matches")
+
+
+def clients(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
+    """Print the clients that are connected."""
+    from streamd.clients.mqtt import asking
+
+    shown, last = 0, asking.Page([], 0, None)
+    for page in asking.clients(store, max(0, arguments.count), arguments.after, arguments.match):
+        if arguments.json:
+            for one in page.clients:
+                print(json.dumps(one, ensure_ascii=False))
+        else:
+            print("\n".join(_table([_row(one) for one in page.clients], has_head=not shown)))
+        shown, last = shown + len(page.clients), page
+    if not arguments.json:
+        more = f"; more: --after '{shown_text(last.more_after)}'" if last.more_after is not None else ""
+        print(f"{shown:,} of {last.number:,} clients{more}")
+    return None
+
+
+def _row(one: dict[str, Any]) -> list[str]:
+    return [
+        shown_text(one["client"]),
+        shown_text(one["user"] or "-"),
+        f"{one['listener']} {one['address']}" if one["address"] != one["listener"] else one["address"],
+        one["version"],
+        one["since"],
+        f"{one['subscriptions']:,}",
+        f"{one['in_flight']:,}",
+        ", ".join(_behind(name, lag) for name, lag in one["lag"].items()) or "-",
+    ]
+
+
+def _behind(name: str, lag: dict[str, Any]) -> str:
+    messages = "" if lag["messages"] is None else f"{lag['messages']:,} messages, "
+    return f"{name}: {messages}{lag['seconds']:,.1f} s"
+
+
+def _table(rows: list[list[str]], has_head: bool) -> list[str]:
+    lines = [list(_COLUMNS), *rows] if has_head else rows
+    widths = [max((len(line[at]) for line in lines), default=0) for at in range(len(_COLUMNS))]
+    numbers = (5, 6)
+    return [
+        "  ".join(
+            cell.rjust(width) if at in numbers else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def session(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
+    """Print a session."""
+    from streamd.clients.mqtt import asking
+
+    found = asking.session(store, arguments.client)
+    if found is None:
+        return f"there is no session of client {arguments.client!r}"
+    print(json.dumps(found, ensure_ascii=False) if arguments.json else "\n".join(_lines(found)))
+    return None
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    lines = [
+        _fact("client", shown_text(found["client"])),
+        _fact("user", shown_text(found["user"] or "(anonymous)")),
+        _fact("connected", _connected(found)),
+        _fact("expiry", f"{found['expiry_s']:,} seconds after the connection" + _ends(found)),
+    ]
+    lines.append(_fact("subscriptions", f"{found['subscriptions_number']:,}"))
+    lines += [f"  {shown_text(one['filter'])}  QoS {one['qos']}{_options(one)}" for one in found["subscriptions"]]
+    lines += _rest(found["subscriptions"], found["subscriptions_number"])
+    lines.append(_fact("logs", f"{len(found['positions']):,}"))
+    for name, position in found["positions"].items():
+        lines.append(f"  {name}  {_lag(found['lag'].get(name))}; position {position}")
+    lines.append(_fact("in flight", f"{found['in_flight_number']:,}"))
+    for one in found["in_flight"]:
+        share = f"  share {shown_text(one['share'])}" if "share" in one else ""
+        lines.append(f"  {one['packet']}  QoS {one['qos']}  {one['state']}  {one['stream']} {one['entry']}{share}")
+    lines += _rest(found["in_flight"], found["in_flight_number"])
+    lines.append(_fact("will", _will(found["will"])))
+    return lines
+
+
+def _fact(name: str, text: str) -> str:
+    return f"{name:<14} {text}"
+
+
+def _connected(found: dict[str, Any]) -> str:
+    if not found["is_connected"]:
+        return "no"
+    return f"since {found['since']}, from {found['address']} ({found['listener']}), MQTT {found['version']}"
+
+
+def _ends(found: dict[str, Any]) -> str:
+    return f", at {found['ends']}" if found["ends"] else ""
+
+
+def _options(one: dict[str, Any]) -> str:
+    words = [name.replace("_", " ").removeprefix("is ") for name, value in one.items() if value is True]
+    if "identifier" in one:
+        words.append(f"identifier {one['identifier']}")
+    return "".join(f", {word}" for word in words)
+
+
+def _lag(lag: dict[str, Any] | None) -> str:
+    if lag is None:
+        return "the log does not exist any more"
+    if not lag["messages"]:
+        return "up to date"
+    about = "" if lag["is_exact"] else "about "
+    return f"{about}{lag['messages']:,} messages behind, the next one stored {lag['seconds']:,.1f} s ago"
+
+
+def _rest(listed: list[Any], number: int) -> list[str]:
+    return [f"  ... and {number - len(listed):,} more"] if number > len(listed) else []
+
+
+def _will(will: dict[str, Any] | None) -> str:
+    if will is None:
+        return "none"
+    retain = ", retained" if will["retain"] else ""
+    due = f", due at {will['due']}" if will["due"] else f", delay {will['delay_s']:,} s"
+    return f"{shown_text(will['topic'])}  QoS {will['qos']}{retain}, {will['bytes']:,} bytes{due}"
+
+
+def disconnect(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
+    """Close a client's connection."""
+    from streamd.clients.mqtt import asking
+
+    if not asking.ask(store, "disconnect", client=arguments.client)["is_connected"]:
+        return f"client {arguments.client!r} is not connected"
+    print(json.dumps({"client": arguments.client, "is_closed": True}) if arguments.json else "closed")
+    return None
+
+
+def shown_text(text: str) -> str:
+    """Return a client's text for a terminal: characters that cannot be printed come as escapes."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -1,0 +1,208 @@
+"""The sessions that an MQTT gateway keeps in the store, a page at a time, and a whole one."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamd.clients.ui import mqtt_logs
+from streamd.clients.ui.mqtt_logs import Lag, Log
+from streamd.clients.ui.source import Request, Source, needed, pairs
+from streamd.clients.ui.streams import ms_of
+
+SESSIONS_PER_PAGE = 50
+# Of one session so many fields are looked at, in so many requests, and so many of a kind are shown.
+SCANNED = 500
+SCANS_MAX = 20
+LISTED_MAX = 500
+_INDEX = "mqtt:sessions"
+_OWNER = "mqtt:gateway"
+_STATES = {b"1": ("1", "PUBACK"), b"2": ("2", "PUBREC"), b"3": ("2", "PUBCOMP")}
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a session has come in a log, as its record says; lag: None if that cannot be known."""
+
+    log: str
+    at: bytes
+    lag: Lag | None
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session. ends_ms: None while its client is connected."""
+
+    client: bytes
+    user: bytes | None
+    expiry_s: int
+    ends_ms: int | None
+    has_will: bool
+    positions: list[Position]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its client is connected to a gateway, which may have been killed since."""
+        return self.ends_ms is None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some of the sessions, at the server's time now_ms: those that end first come first.
+
+    gateway: the host and the process of the one that runs; None without one. following: the number of the first
+    session of the next page, 0 at the end.
+    """
+
+    sessions: list[Session]
+    number: int
+    connected: int
+    gateway: str | None
+    following: int
+    now_ms: int
+
+
+@dataclass
+class Whole:
+    """All of a session. left_out: of the fields of its record, those that were not looked at."""
+
+    session: Session
+    will_topic: str = ""
+    subscriptions: list[tuple[bytes, int, str]] = field(default_factory=list)  # filter, QoS, options
+    in_flight: list[tuple[int, str, str, bytes, bytes]] = field(default_factory=list)  # ..., stream, entry ID
+    subscriptions_number: int = 0
+    in_flight_number: int = 0
+    left_out: int = 0
+    now_ms: int = 0
+
+
+def are_there(source: Source) -> bool | None:
+    """Return whether a gateway runs, or has left sessions; None if the user may not know. Raises: SourceError."""
+    owner, number = source.ask_all([("GET", _OWNER), ("ZCARD", _INDEX)])
+    if isinstance(owner, Exception) or isinstance(number, Exception):
+        return None
+    return owner is not None or number > 0
+
+
+def find(source: Source, start: int) -> Page:
+    """Return a page of the sessions. start: the number of its first one. Raises: SourceError."""
+    replies = source.ask_all(
+        [
+            ("TIME",),
+            ("GET", _OWNER),
+            ("ZCARD", _INDEX),
+            ("ZCOUNT", _INDEX, "+inf", "+inf"),
+            ("ZRANGE", _INDEX, start, start + SESSIONS_PER_PAGE - 1),
+        ]
+    )
+    now, owner, number, connected, clients = (needed(reply) for reply in replies)
+    names = mqtt_logs.names(source) if clients else []
+    logs = mqtt_logs.look_at(source, names)
+    wanted = ["user", "expiry_s", "ends_ms", "will_name", *(f"at {name}" for name in names)]
+    requests: list[Request] = [("HMGET", _key(client), *wanted) for client in clients]
+    sessions = []
+    for client, reply in zip(clients, source.ask_all(requests), strict=True):
+        user, expiry_s, ends_ms, will, *at = needed(reply)
+        if expiry_s is not None:  # else it has ended meanwhile
+            positions = {name: one for name, one in zip(names, at, strict=True) if one is not None}
+            sessions.append(_session(client, user, expiry_s, ends_ms, will, positions, logs))
+    following = start + SESSIONS_PER_PAGE
+    return Page(sessions, number, connected, _gateway(owner), following if following < number else 0, ms_of(now))
+
+
+def whole(source: Source, client: bytes) -> Whole | None:
+    """Return a session; None without one. Raises: SourceError."""
+    key, fields, cursor = _key(client), {}, b"0"
+    for _ in range(SCANS_MAX):
+        cursor, some = source.ask("HSCAN", key, cursor, "COUNT", SCANNED)
+        fields.update(pairs(some))
+        if cursor == b"0":
+            break
+    if not fields:
+        return None
+    # What every record has may be beyond the fields that were looked at.
+    known = ("user", "expiry_s", "ends_ms", "will", "will_name")
+    now, size, values = source.ask_all([("TIME",), ("HLEN", key), ("HMGET", key, *known)])
+    user, expiry_s, ends_ms, will, will_name = needed(values)
+    if expiry_s is None:
+        return None
+    positions = {name[3:].decode(): at for name, at in fields.items() if name.startswith(b"at ")}
+    logs = mqtt_logs.look_at(source, list(positions)[: mqtt_logs.LOGS_MAX])
+    found = Whole(_session(client, user, expiry_s, ends_ms, will_name, positions, logs), now_ms=ms_of(needed(now)))
+    found.left_out = max(0, needed(size) - len(fields)) if cursor != b"0" else 0
+    found.will_topic = _topic_of_will(will)
+    for name, value in sorted(fields.items()):
+        kind, _, rest = name.partition(b" ")
+        if kind == b"s":
+            found.subscriptions_number += 1
+            if len(found.subscriptions) < LISTED_MAX:
+                found.subscriptions.append(_subscription(rest, value))
+        elif kind == b"i" and (flying := _flying(rest, value)) is not None:
+            found.in_flight_number += 1
+            if len(found.in_flight) < LISTED_MAX:
+                found.in_flight.append(flying)
+    found.in_flight.sort()
+    return found
+
+
+def _key(client: bytes) -> bytes:
+    return b"mqtt:session:{%b}" % client
+
+
+def _gateway(owner: bytes | None) -> str | None:
+    if owner is None:
+        return None
+    _, host, process = owner.decode("utf-8", "replace").rsplit(" ", 2) if owner.count(b" ") >= 2 else ("", "?", "?")
+    return f"{host}, process {process}"
+
+
+def _session(
+    client: bytes,
+    user: bytes | None,
+    expiry_s: bytes,
+    ends_ms: bytes | None,
+    will: bytes | None,
+    positions: dict[str, bytes],
+    logs: dict[str, Log],
+) -> Session:
+    found = [
+        Position(name, at, mqtt_logs.lag_of(logs[name], at) if name in logs else None) for name, at in positions.items()
+    ]
+    return Session(
+        client, user, _number(expiry_s), None if ends_ms is None else _number(ends_ms), will is not None, found
+    )
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() and len(text) < 20 else 0
+
+
+def _object(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _subscription(filter: bytes, value: bytes) -> tuple[bytes, int, str]:
+    said = _object(value)
+    if not isinstance(said, dict):
+        return filter, 0, ""
+    words = [name.removeprefix("is_").replace("_", " ") for name, one in said.items() if one is True]
+    if "identifier" in said:
+        words.append(f"identifier {said['identifier']}")
+    return filter, said.get("qos", 0), ", ".join(words)
+
+
+def _flying(packet_id: bytes, value: bytes) -> tuple[int, str, str, bytes, bytes] | None:
+    """Return the packet identifier of a message in flight, its QoS, what is awaited, its stream and its entry ID."""
+    words = value.split(b" ")
+    if len(words) < 6 or not packet_id.isdigit():
+        return None
+    _, state, log, generation, shard, entry_id = words[:6]
+    qos, awaited = _STATES.get(state[:1], ("?", "?"))
+    return int(packet_id), qos, awaited, b"{%b/%b}:g%b" % (log, shard, generation), entry_id
+
+
+def _topic_of_will(will: bytes | None) -> str:
+    said = None if will is None else _object(will)
+    return str(said[0]) if isinstance(said, list) and said else ""

@@ -1,0 +1,223 @@
+"""The pages about an MQTT gateway: sessions with position and lag, retained messages; on streamd and on Redis."""
+
+import re
+
+import pytest
+import redis
+
+from streamd.clients.mqtt.codec.packets import Will
+from streamd.clients.mqtt.session.outgoing import Sent, State
+from streamd.clients.mqtt.store.link import encode
+from streamd.clients.mqtt.store.positions import Place, Position
+from streamd.clients.mqtt.store.records import INDEX, Record, Subscribed, creation, flying_text
+from streamd.clients.topics import TopicLog
+from streamd.clients.ui import mqtt_logs, mqtt_retained, mqtt_sessions
+from streamd.clients.ui.mqtt_logs import Lag, Log, Shard
+from streamd.clients.ui.source import Source
+from tests.ui.test_ui_pages import links, text_of
+
+
+@pytest.fixture
+def log(client) -> TopicLog:
+    return TopicLog.create(client, "mqtt", shards=2, retention_s=3_600)
+
+
+def tail(client: redis.Redis) -> Position:
+    ids = [client.xinfo_stream(f"{{mqtt/{shard}}}:g1")["last-generated-id"].decode() for shard in range(2)]
+    return Position(1, tuple(tuple(map(int, one.split("-"))) for one in ids))
+
+
+def keep(client: redis.Redis, record: Record, ends_ms: int | None = None) -> None:
+    """Write a session as a gateway does."""
+    for words in creation(record):
+        client.execute_command(*words)
+    for one in record.subscriptions.values():
+        client.hset(record.key, f"s {one.filter}", one.to_text())
+    if ends_ms is not None:
+        client.hset(record.key, "ends_ms", ends_ms)
+        client.zadd(INDEX, {record.client_id: ends_ms})
+
+
+def now_ms(client: redis.Redis) -> int:
+    seconds, micro = client.time()
+    return seconds * 1_000 + micro // 1_000
+
+
+def test_sessions_are_shown_with_their_lag(client, page, log):
+    record = Record("dev-1", user="ann", expiry_s=600, positions={"mqtt": tail(client)})
+    keep(client, record, now_ms(client) + 100_000)
+    keep(client, Record("dev-2", expiry_s=600, owner="run", positions={"mqtt": tail(client)}, will=Will(b"w", b"x")))
+    seen = text_of(page.get("/mqtt"))
+    assert "Gateway none runs Sessions 2 Of connected clients 1" in seen
+    assert re.search(
+        r"dev-1 ann away, ends in 1 min 3\d s mqtt: up to date dev-2 anonymous connected, with a will", seen
+    )
+    for number in range(7):
+        log.publish("a", b"%d" % number, publisher=f"p{number}")
+    client.set("mqtt:gateway", "abc host-1 77")
+    seen = text_of(page.get("/mqtt"))
+    assert "Gateway host-1, process 77" in seen
+    assert re.search(r"ends in 1 min 3\d s mqtt: 7 messages, \d+ ms dev-2", seen)
+    assert re.search(r"with a will mqtt: at most 7 messages", seen)
+
+
+def test_ten_thousand_sessions_come_in_pages(client, page, log):
+    position = tail(client)
+    with client.pipeline(transaction=False) as pipeline:
+        for number in range(10_000):
+            record = Record(f"d{number:05}", expiry_s=600, positions={"mqtt": position})
+            for words in creation(record):
+                pipeline.execute_command(*words)
+            pipeline.zadd(INDEX, {record.client_id: 2_000_000_000_000 + number})
+        pipeline.execute()
+    first = page.get("/mqtt")
+    assert re.findall(r">(d\d{5})</a>", first.text) == [f"d{number:05}" for number in range(50)]
+    assert "Sessions 10,000" in text_of(first)
+    (following,) = links(first, "next")
+    assert re.findall(r">(d\d{5})</a>", page.get(following).text) == [f"d{number:05}" for number in range(50, 100)]
+    last = page.get("/mqtt?from=9960")
+    assert re.findall(r">(d\d{5})</a>", last.text) == [f"d{number:05}" for number in range(9_960, 10_000)]
+    assert links(last, "next") == []
+    assert "No further session" in text_of(page.get("/mqtt?from=10000"))
+
+
+def test_a_session_is_shown_whole(client, page, log):
+    place = Place("mqtt", 1, 0, (5, 1))
+    record = Record("dev/<b>", user="ann", expiry_s=600, positions={"mqtt": tail(client)}, will=Will(b"gone", b"x"))
+    record.subscriptions = {
+        "a/#": Subscribed("a/#", 1, no_local=True, identifier=7),
+        "$share/g/b": Subscribed("$share/g/b", 2, is_ordered=True),
+    }
+    keep(client, record, now_ms(client) + 50_000)
+    for packet_id, state in ((11, State.PUBLISHED_1), (2, State.RELEASED)):
+        client.hset(record.key, f"i {packet_id}", flying_text(packet_id, Sent(packet_id, place, state)))
+    (link,) = re.findall(r'<th scope="row"><a href="([^"]*)"', page.get("/mqtt").text)
+    seen = text_of(page.get(link))
+    assert "dev/<b>" in seen
+    assert "User ann" in seen
+    assert "Expiry 10 min Will to gone" in seen
+    assert "mqtt up to date 1 " in seen
+    assert "2 subscriptions" in seen
+    assert "$share/g/b 2 ordered a/# 1 no local, identifier 7" in seen
+    assert re.search(r"2 messages in flight .* 2 2 PUBCOMP \{mqtt/0\}:g1 \S+ 11 1 PUBACK \{mqtt/0\}:g1", seen)
+
+
+def test_of_a_session_with_very_many_messages_in_flight_the_first_are_shown(client, page, log):
+    record = Record("many", expiry_s=600, positions={"mqtt": tail(client)})
+    keep(client, record, now_ms(client) + 50_000)
+    client.hset(record.key, mapping={f"i {one}": f"{one} 1 mqtt 1 0 5-{one} " for one in range(1, 20_001)})
+    seen = text_of(page.get("/mqtt/session?client=many"))
+    assert "The first of each are shown: 0 and 500." in seen
+    assert re.search(r"\d,\d\d\d fields of the record were not looked at", seen)
+
+
+def test_a_record_that_is_no_record_is_shown_as_far_as_it_can_be(client, page):
+    client.zadd(INDEX, {b"\xff<x>": 5, "no-hash": 6})
+    fields = {"expiry_s": "x", "ends_ms": "y", "will": "[", "will_name": "", "at mqtt": "1 x", "s a": "{", "i 1": "no"}
+    client.hset(b"mqtt:session:{\xff<x>}", mapping={**fields, b"s \xff": b"[]", "i x": "1 1 a 1 0 5-1 "})
+    reply = page.get("/mqtt")
+    assert "\\xff<x>" in text_of(reply)
+    (link,) = re.findall(r'<th scope="row"><a href="([^"]*)"', reply.text)
+    assert page.get(link).status_code == 200
+    assert page.get("/mqtt/session?client=no-hash").status_code == 404
+    client.set("mqtt:session:{text}", "1")
+    assert page.get("/mqtt/session?client=text").status_code == 404
+
+
+def retain(client: redis.Redis, topic: str, payload: bytes, log: str = "mqtt") -> None:
+    words = ("1", "0", "1700000000000-1", b"t", topic.encode(), b"p", payload, b"c", b"dev", b"q", b"1", b"r", b"1")
+    client.hset(f"{{{log}}}:retained", topic, encode(words))
+
+
+def test_retained_messages_are_shown_and_found(client, page, log):
+    assert "No retained messages" in text_of(page.get("/mqtt/retained"))
+    client.hset("{mqtt}:retained", "", "1 0-0 0-0")
+    retain(client, "plant/1/state", b"on <b>")
+    retain(client, "plant/2/state", b"\x00\r\n$5")
+    retain(client, "large", b"x" * 100_000)
+    reply = page.get("/mqtt/retained")
+    seen = text_of(reply)
+    assert "Log mqtt: 3 topics with a retained message." in seen
+    assert "large too long to be shown here" in seen
+    assert "plant/1/state on <b> 6 B 2023-11-14 22:13:20.000" in seen
+    assert "\\x00" in seen
+    assert "key=%7Bmqtt%2F0%7D%3Ag1&amp;id=1700000000000-1" in reply.text
+    assert "plant/2" not in text_of(page.get("/mqtt/retained?match=plant/1"))
+    assert "plant/2/state" in text_of(page.get("/mqtt/retained?match=plant/*/state"))
+    assert "No such topic with “nothing”" in text_of(page.get("/mqtt/retained?match=nothing"))
+    assert "Log other has no retained messages" in text_of(page.get("/mqtt/retained?log=other"))
+
+
+def test_many_retained_messages_come_in_pages_each_once(client, page, log):
+    client.hset("{mqtt}:retained", "", "1 0-0 0-0")
+    for number in range(3_000):
+        retain(client, f"t/{number}", b"x")
+    found, address = [], "/mqtt/retained"
+    while True:
+        reply = page.get(address)
+        shown = re.findall(r'<th scope="row">(t/\d+)</th>', reply.text)
+        assert len(shown) < 4 * mqtt_retained.MESSAGES_PER_PAGE
+        found += shown
+        following = links(reply, "next")
+        if not following:
+            break
+        (address,) = following
+    assert sorted(set(found)) == sorted(f"t/{number}" for number in range(3_000))
+
+
+def test_the_menu_names_mqtt_where_a_gateway_is(client, page, log):
+    assert '"/mqtt"' not in page.get("/").text
+    client.set("mqtt:gateway", "abc host-1 77")
+    assert '"/mqtt"' in page.get("/").text
+    assert '"/mqtt"' in page.get("/streams").text
+
+
+def test_a_page_of_a_user_without_the_rights_says_so_and_the_others_do_not_need_them(client, page_of, log):
+    rules = (
+        "~* resetchannels -@all +multi +exec +ping +info +xlen +time +scan +type +xinfo +xrange +xrevrange +xpending"
+    )
+    words = [*rules.split(), "+memory|usage", "+command", "+slowlog|get", "+client|setname", "+client|setinfo"]
+    client.execute_command("ACL", "SETUSER", "ann", "reset", "on", ">p", *words)
+    hers = page_of(client, user="ann")
+    assert hers.get("/").status_code == 200
+    reply = hers.get("/mqtt")
+    assert reply.status_code == 502
+    assert "The server refused: " in text_of(reply)
+
+
+def test_no_page_asks_for_much_or_for_anything_that_changes_something(client, page, log, monkeypatch):
+    client.hset("{mqtt}:retained", "", "1 0-0 0-0")
+    for number in range(2_000):
+        retain(client, f"t/{number}", b"x" * 1_000)
+    record = Record("one", expiry_s=600, positions={"mqtt": tail(client)})
+    keep(client, record)
+    asked = []
+    send = Source._send
+    monkeypatch.setattr(Source, "_send", lambda self, requests: asked.extend(requests) or send(self, requests))
+    for address in ("/mqtt", "/mqtt/session?client=one", "/mqtt/retained", "/mqtt/retained?match=nothing"):
+        asked.clear()
+        assert page.get(address).status_code == 200
+        names = {request[0] for request in asked} - {"MULTI", "EXEC"}
+        for info in client.execute_command("COMMAND INFO", *sorted({name.split()[0] for name in names})):
+            assert not {"write", b"write"} & set(info[2])
+        assert len(asked) < 4 * mqtt_retained.MESSAGES_PER_PAGE + mqtt_sessions.SCANS_MAX
+
+
+@pytest.mark.parametrize(
+    ("shards", "position", "lag"),
+    [
+        ([Shard(0, None, None)], b"1 0-0", Lag(0, True, None)),
+        ([Shard(5, (10, 0), (50, 0))], b"1 0-0", Lag(5, True, 10)),
+        ([Shard(5, (10, 0), (50, 0))], b"1 10-0", Lag(4, True, 10)),
+        ([Shard(5, (10, 0), (50, 0))], b"1 30-0", Lag(2, False, 30)),
+        ([Shard(5, (10, 0), (50, 0))], b"1 50-0", Lag(0, True, None)),
+        ([Shard(5, (10, 0), (50, 0))], b"1 18446744073709551615-18446744073709551615", Lag(0, True, None)),
+        ([Shard(5, (10, 0), (50, 0)), Shard(2, (20, 0), (60, 0))], b"1 50-0 0-0", Lag(2, True, 20)),
+        ([Shard(5, (10, 0), (50, 0))], b"1 50-0 0-0", None),
+        ([Shard(5, (10, 0), (50, 0))], b"one 50-0", None),
+        ([Shard(5, (10, 0), (50, 0))], b"", None),
+        ([Shard(5, (10, 0), (50, 0))], b"0 50-0", Lag(5, True, 10)),
+    ],
+)
+def test_the_lag_of_a_position(shards, position, lag):
+    assert mqtt_logs.lag_of(Log("mqtt", {1: shards}), position) == lag
