@@ -38,7 +38,7 @@ help:
 	@echo "             ARGS=--report writes build/report.html instead: which lines mypyc could not make native"
 	@echo "make test-compiled   the tests that go over the wire, on that"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
-	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
+	@echo "make notebook   runs examples/orders.ipynb, topics.ipynb and mqtt.ipynb from top to bottom"
 	@echo "make examples   runs examples/*.py, one after the other; the tests run each, too"
 	@echo "make bench-long   all workloads, memory, what stays of it, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here;"
@@ -141,6 +141,7 @@ test-spark40: set-up
 notebook: set-up
 	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
 	@$(RUN) scripts/run_notebook.py examples/topics.ipynb $(ARGS)
+	@$(RUN) scripts/run_notebook.py examples/mqtt.ipynb $(ARGS)
 
 examples: set-up
 	@for example in examples/*.py; do echo "== $$example"; $(RUN) $$example || exit 1; done

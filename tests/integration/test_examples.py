@@ -73,6 +73,14 @@ def test_the_outbox_without_idempotent_ids_leaves_twice_what_was_sent_when_the_r
     assert "left in the outbox 0, lost 0, twice 5, in order\n" in said
 
 
+def test_the_device_has_each_reading_in_the_log_once_with_an_iid_and_not_without():
+    code, said = ran("mqtt_device", "--readings", "30")
+    assert code == 0, said
+    cuts = "30 readings, connection cut 14 times (7 before the PUBACK came back, 7 before the gateway had the message)"
+    for how, entries, twice in (("without-iid", 37, 7), ("with-iid", 30, 0)):
+        assert f"{how}: {cuts}\n  in the log {entries}, lost 0, there twice {twice}\n" in said
+
+
 def test_the_tests_with_a_moved_clock_pass():
     code, said = ran("test_moved_clock")
     assert code == 0, said
@@ -121,6 +129,7 @@ def test_an_example_on_a_server_without_idempotent_xadd_says_what_it_needs(name,
         ("retrying_producer", ["--cut-every", "1"]),
         ("retrying_producer", ["--url", "rediss://example.org"]),
         ("outbox", ["--orders", "5"]),
+        ("mqtt_device", ["--cut-every", "1"]),
         ("exactly_once_reader", ["--messages", "100", "--kills", "5"]),
         ("sensors_to_spark", ["--minutes", "1"]),
     ],

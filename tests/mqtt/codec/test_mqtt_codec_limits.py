@@ -49,6 +49,7 @@ def test_long_topics_are_not_remembered():
     assert len(names.known_topics) == before
 
 
+@pytest.mark.interpreted(reason="a constant is replaced")
 def test_the_topics_remembered_are_bounded_in_number(monkeypatch):
     monkeypatch.setattr(names, "KNOWN_MAX", 3)
     monkeypatch.setattr(names, "known_topics", {})
@@ -67,6 +68,7 @@ def test_a_packet_that_comes_in_small_pieces_is_held_once():
     assert len(decoder._held) == 0
 
 
+@pytest.mark.interpreted(reason="a compiled decoder has no weak references")
 @pytest.mark.parametrize("data", [b"\xff\0", b"\x30\x05\x00\x02\xc0\x80\0"], ids=["type", "text"])
 def test_a_decoder_with_a_fault_goes_with_its_connection(data):
     decoder = Decoder(from_client=False, version=5)

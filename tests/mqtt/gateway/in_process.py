@@ -16,6 +16,16 @@ from streamd.clients.mqtt.store.logs import LogSettings
 WAIT_S = 20
 
 
+class Running:
+    """A gateway and its port: compiled, it takes no attributes that are not its own."""
+
+    def __init__(self, gateway, port):
+        self.gateway, self.port = gateway, port
+
+    def __getattr__(self, name):
+        return getattr(self.gateway, name)
+
+
 @asynccontextmanager
 async def running(url, *, logs=(), shards=2, password_file=None, acl_file=None, limits=None, **settings):
     """A gateway on a store, with its port in `gateway.port`."""
@@ -24,9 +34,8 @@ async def running(url, *, logs=(), shards=2, password_file=None, acl_file=None, 
     gateway = Gateway(Settings(url, found, access, limits or Limits(), **settings))
     await gateway.start()
     listening = await start(gateway.loop, Listeners(port=0), lambda kind, _: gateway.make_connection(kind))
-    gateway.port = int(listening.places[0][1].rpartition(":")[2])
     try:
-        yield gateway
+        yield Running(gateway, int(listening.places[0][1].rpartition(":")[2]))
     finally:
         listening.close()
         await gateway.stop()

@@ -189,7 +189,7 @@ def test_the_first_message_with_properties_waits_for_the_store(store):
             gateway.logs.all[0].version = 1  # as of a log that an older streamd made
             door.shut()
             await until(lambda: not gateway.link.is_up)
-            properties = {Property.USER_PROPERTY: (("a", "b"),)}
+            properties = {Property.USER_PROPERTY: (("a", "b"), ("a", "c"))}
             for number in range(5):
                 publisher.send(p.Publish(b"t", b"%d" % number, 1, packet_id=number + 1, properties=properties))
             await until(lambda: any(one.is_busy for one in gateway.connections))

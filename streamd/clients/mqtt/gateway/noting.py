@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -103,7 +104,7 @@ class Noting:
             self._link.send(b"".join(packed), count, partial(self._written_later, parts))
 
     def _written_later(
-        self, parts: list[tuple[Session, object, list[Words], Noted | None]], replies: list[Any]
+        self, parts: Sequence[tuple[Session, object, list[Words], Noted | None]], replies: list[Any]
     ) -> None:
         if not any(isinstance(one, Exception) for one in replies):
             return

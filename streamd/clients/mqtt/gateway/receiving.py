@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Properties, Puback, Publish, Pubrec
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
+from streamd.clients.mqtt.gateway.session import LookedUp
 from streamd.clients.mqtt.session.incoming import Aliases, Arrival
 from streamd.clients.mqtt.store.publishing import Publication
 from streamd.clients.mqtt.store.stored import version_of, words_of
@@ -121,20 +123,36 @@ class Receiving:
         session.storing += 1
         done = partial(self._stored, connection, session, packet.packet_id, qos, None if name is None else log)
         publication = Publication(log, client, words, producer, iid, awaiting, done)
-        if name is not None and (closed := log.handle.closed_generations()):
-            gateway.spawn(self._publish_named(publication, closed))
+        closed = log.handle.closed_generations() if name is not None else []
+        if closed or session.looked_up:
+            self._look_up(session, publication, closed)
         else:
             publishing.publish(publication)
         if gateway.is_congested:
             connection.stop_reading()
 
-    async def _publish_named(self, publication: Publication, closed: list[Generation]) -> None:
-        """Store a message whose name a generation that was closed a short time ago may know."""
-        found = await self._gateway.publishing.find_in(publication, closed)
-        if found is None:
-            self._gateway.publishing.publish(publication)
-        else:
-            publication.done(found, None)
+    def _look_up(self, session: Session, publication: Publication, closed: list[Generation]) -> None:
+        """Store a message whose name a generation that was closed a short time ago may know, or one behind it."""
+        if session.looked_up is None:
+            session.looked_up = deque()
+        one = LookedUp(publication, is_known=not closed)
+        session.looked_up.append(one)
+        if closed:
+            self._gateway.spawn(self._find(session, one, closed))
+
+    async def _find(self, session: Session, one: LookedUp, closed: list[Generation]) -> None:
+        one.entry_id = await self._gateway.publishing.find_in(one.publication, closed)
+        one.is_known = True
+        waiting = session.looked_up
+        assert waiting is not None
+        while waiting and waiting[0].is_known:
+            first = waiting.popleft()
+            if first.entry_id is None:
+                self._gateway.publishing.publish(first.publication)
+            else:
+                first.publication.done(first.entry_id, None)
+        if not waiting:
+            session.looked_up = None
 
     async def _after_version(
         self,

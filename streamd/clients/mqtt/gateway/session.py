@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
     from streamd.clients.mqtt.gateway.delivering import Delivery
     from streamd.clients.mqtt.gateway.share_members import Membership
+    from streamd.clients.mqtt.store.publishing import Publication
+    from streamd.clients.topics.entry_ids import Id
 
 
 class Cursor:
@@ -69,6 +71,19 @@ def _furthest(one: Position, other: Position) -> Position:
     return Position(one.generation, tuple(map(max, one.at, other.at)))
 
 
+class LookedUp:
+    """A message of a client that waits, with those behind it, until closed generations were asked for its name.
+
+    entry_id: the entry that has that name.
+    """
+
+    __slots__ = ("entry_id", "is_known", "publication")
+
+    def __init__(self, publication: Publication, is_known: bool) -> None:
+        self.publication, self.is_known = publication, is_known
+        self.entry_id: Id | None = None
+
+
 class Session:
     """A session whose client is connected, or has just left.
 
@@ -94,6 +109,7 @@ class Session:
         "is_dirty",
         "is_ended",
         "is_recorded",
+        "looked_up",
         "noted",
         "noted_positions",
         "numbers",
@@ -134,6 +150,7 @@ class Session:
         self.held: list[bytes] | None = None
         self.flushing: deque[int] | None = None
         self.storing = 0
+        self.looked_up: deque[LookedUp] | None = None
         self.when_stored: list[asyncio.Future[None]] | None = None
         self.resending: dict[int, Stored] | None = None
         self.retained: deque[tuple[Stored, int, int | None]] | None = None

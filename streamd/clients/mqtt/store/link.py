@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -15,7 +15,7 @@ from streamd.clients.server_url import checked
 Words = Iterable[bytes | str | int]
 Done = Callable[[list[Any]], None]
 
-_RETRY_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
+_RETRY_S: Final[Sequence[float]] = (0.02, 0.05, 0.1, 0.2, 0.5)  # (mypyc takes a tuple of floats for unset)
 _CONNECT_S: Final = 5.0
 # A store that owes an answer and says nothing for so long is away: its machine may be gone without a word. (The tail's
 # request waits for 5 seconds.)

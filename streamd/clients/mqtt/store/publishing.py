@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -48,14 +49,15 @@ class Publication:
 
 
 class _OfLog:
-    """The messages of one log that wait."""
+    """The messages of one log that wait; under_way: how many of them were sent, to one generation."""
 
-    __slots__ = ("is_refreshing", "refused", "waiting")
+    __slots__ = ("generation", "is_refreshing", "refused", "under_way", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[Publication] = []
         self.refused: list[Publication] = []  # by a generation that was closed; in their order
         self.is_refreshing = False
+        self.generation = self.under_way = 0
 
 
 class Publishing:
@@ -131,12 +133,18 @@ class Publishing:
         room = UNDER_WAY_MAX - self._under_way
         parts: list[bytes] = []
         batch: list[Publication] = []
+        counts: list[tuple[_OfLog, int]] = []
         replies = 0
         for of_log in self._logs.values():
             if not of_log.waiting or of_log.is_refreshing or room <= 0:
                 continue
+            log = of_log.waiting[0].log
+            if of_log.under_way and of_log.generation != log.generation.number:
+                continue  # what is under way may be refused, and must not be overtaken
             taken, of_log.waiting = of_log.waiting[:room], of_log.waiting[room:]
-            log = taken[0].log
+            of_log.generation = log.generation.number
+            of_log.under_way += len(taken)
+            counts.append((of_log, len(taken)))
             # Shard by shard: a server is quicker with requests that are like those before.
             taken.sort(key=lambda one: log.shard_of(one.publisher))
             room -= len(taken)
@@ -152,7 +160,7 @@ class Publishing:
         before, before_count, behind, done = self.around()
         if before:
             self._link.send(before, before_count, _ignore)
-        self._link.send(b"".join(parts), replies, lambda found: self._stored(batch, began_s, found))
+        self._link.send(b"".join(parts), replies, partial(self._stored, batch, counts, began_s))
         if done is not None:
             self._link.send(behind, 1, done)
         self._link.send_now()
@@ -178,8 +186,12 @@ class Publishing:
         note = pack((b"HSET", key.encode(), packet_id.encode(), b"1"))
         return b"*1\r\n$5\r\nMULTI\r\n%b*4\r\n%b*1\r\n$4\r\nEXEC\r\n" % (packed, note)
 
-    def _stored(self, batch: list[Publication], began_s: float, replies: list[Any]) -> None:
+    def _stored(
+        self, batch: list[Publication], counts: list[tuple[_OfLog, int]], began_s: float, replies: list[Any]
+    ) -> None:
         self._under_way -= len(batch)
+        for of_log, count in counts:
+            of_log.under_way -= count
         self.on_stored(perf_counter() - began_s, len(batch))
         at = 0
         for one in batch:
