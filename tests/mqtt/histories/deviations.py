@@ -12,6 +12,8 @@ class Deviations:
     keeps_first_options: another SUBSCRIBE to the same filter changes QoS and identifier, but neither No Local nor
     Retain As Published (5:3.8.4-3: it replaces the subscription).
     above_receive_maximum: what is sent again may be more than the receive maximum (5:3.3.4-9).
+    stalls_behind_expired: where messages in flight have expired, the next ones do not come when the client returns
+    (5:4.5.0-1).
     no_will_at_takeover: another connection of a client whose session goes on ends the first one without its will
     (5:3.1.2-8, 3:3.1.2-8); where the session ends, too, its client gets that will in the new one (3:3.1.2-6).
     qos_0_again_after_kill: what a session that lasts got with QoS 0 comes again after a kill of the gateway, as its
@@ -23,6 +25,7 @@ class Deviations:
     any_qos_of_overlapping: bool = False
     keeps_first_options: bool = False
     above_receive_maximum: bool = False
+    stalls_behind_expired: bool = False
     no_will_at_takeover: bool = False
     qos_0_again_after_kill: bool = False
     expires_early_s: float = 0.3
@@ -34,6 +37,7 @@ MOSQUITTO_2_0_11 = Deviations(
     any_qos_of_overlapping=True,
     keeps_first_options=True,
     above_receive_maximum=True,
+    stalls_behind_expired=True,
     no_will_at_takeover=True,
     expires_early_s=1.1,
 )

@@ -12,7 +12,7 @@ LEVELS = "xy"
 TOPICS = [*LEVELS, *(f"{one}/{two}" for one in LEVELS for two in LEVELS), "x/", "x/y/x"]
 FILTERS = [*TOPICS, "#", "+", "+/+", "x/#", "x/+", "+/y", "+/#", "y/#", "x/+/x", "#", "x/#"]
 LENGTH = (6, 28)
-DEEP_SHARE = 0.3  # of histories of one session that comes and goes
+DEEP_SHARE = 0.5  # of histories of one session that comes and goes
 
 
 @dataclass
@@ -177,7 +177,7 @@ class _Generator:
         return step(kinds.RELEASE, who)
 
 
-def _deep(chance: random.Random, length: int, may_kill: bool) -> Iterator[Step]:
+def _deep(chance: random.Random, length: int, is_timed: bool, may_kill: bool) -> Iterator[Step]:
     """Yield a history of one subscriber that comes and goes with messages in flight, and one publisher."""
     version = chance.choice((4, 5))
     receive = chance.choice((0, 0, 2, 5)) if version == 5 else 0
@@ -196,7 +196,10 @@ def _deep(chance: random.Random, length: int, may_kill: bool) -> Iterator[Step]:
         draw = chance.random()
         if draw < 0.45:
             topic, qos, count = chance.choice(("x", "x/y")), chance.choice((0, 1, 1, 2, 2)), chance.choice((1, 2, 4))
-            yield step(kinds.PUBLISH, "b", topic=topic, qos=qos, count=count)
+            expiry = SHORT_S if is_timed and chance.random() < 0.5 else 0
+            yield step(kinds.PUBLISH, "b", topic=topic, qos=qos, count=count, expiry=expiry)
+            if expiry and chance.random() < 0.4:
+                yield step(kinds.WAIT)
         elif not is_there:
             is_there = True
             yield connect("a")
@@ -218,9 +221,10 @@ def _deep(chance: random.Random, length: int, may_kill: bool) -> Iterator[Step]:
 def history(seed: int, *, may_kill: bool = False, timed_share: float = 0.1) -> list[Step]:
     """Return the history of a seed. timed_share: how many of all histories have expiries, and so take seconds."""
     chance = random.Random(seed)
+    is_timed = chance.random() < timed_share
     if chance.random() < DEEP_SHARE:
-        return list(_deep(chance, chance.randint(*LENGTH), may_kill))
-    generator = _Generator(chance, chance.random() < timed_share, may_kill)
+        return list(_deep(chance, chance.randint(*LENGTH), is_timed, may_kill))
+    generator = _Generator(chance, is_timed, may_kill)
     length = chance.randint(*LENGTH)
     found: list[Step] = []
     while len(found) < length:

@@ -414,6 +414,10 @@ class Model:
     def left(self, who: str, now: float) -> list[str]:
         """Return what a connected client has yet to get."""
         session = self.sessions[who]
+        if self.deviations.stalls_behind_expired and any(
+            self._is_over(due.message, now, -self.deviations.expires_early_s) for due in session.dues
+        ):
+            return []
         found = [
             f"lost: message {due.message.number} ({due.message.topic}, QoS {due.message.qos}); "
             f"had {due.got}, due {due.ways}{' (retained)' if due.is_retained else ''}"

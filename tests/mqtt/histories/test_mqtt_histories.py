@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.mqtt.histories.brokers import Broker
 from tests.mqtt.histories.generator import history
 from tests.mqtt.histories.steps import parse, to_text
 
+RECORDED = Path(__file__).parent / "recorded"
 needs_mosquitto = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
 
 
@@ -52,6 +54,13 @@ def test_random_histories_on_the_gateway(tmp_path, store, newest_redis):
 def test_random_histories_in_which_the_gateway_is_killed(tmp_path, store, newest_redis):
     with broker(store, tmp_path) as found:
         play(found, range(1_000, 1_015), may_kill=True, timed_share=0.0)
+
+
+@pytest.mark.parametrize("store", ["streamd", "redis"])
+def test_histories_that_once_showed_a_fault(tmp_path, store, newest_redis):
+    with broker(store, tmp_path) as found:
+        for path in sorted(RECORDED.glob("*.txt")):
+            assert asyncio.run(found.play(parse(path.read_text()))).faults == [], path.name
 
 
 def test_a_history_is_the_same_after_it_was_written_and_read():
