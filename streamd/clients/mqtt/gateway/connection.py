@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _NO_LIMIT: Final = 268_435_460
 _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it is behind
-_QUEUED_MAX: Final = 1_000  # packets that wait for the one before; then the socket is not read
+# Packets that wait for the one before, and bytes that came meanwhile; then the socket is not read.
+_QUEUED_MAX: Final = 1_000
+_QUEUED_BYTES_MAX: Final = 262_144
 
 
 class Connection:
@@ -37,6 +39,7 @@ class Connection:
         "_is_reading",
         "_out",
         "_queue",
+        "_queued_bytes",
         "aliases",
         "aliases_in",
         "connect_timer",
@@ -80,6 +83,7 @@ class Connection:
         self.alias_maximum = 0
         self.connect_timer: asyncio.TimerHandle | None = None
         self._queue: deque[Packet] | None = None
+        self._queued_bytes = 0
         self._out: list[bytes] | None = None
         self._is_reading = True
 
@@ -100,6 +104,10 @@ class Connection:
         if self.is_closing:
             return
         packets = self.decoder.feed(data)
+        if self.is_busy:
+            self._queued_bytes += len(data)
+            if self._queued_bytes > _QUEUED_BYTES_MAX:
+                self.stop_reading()
         if packets:
             self.heard_s = gateway.loop.time()
             gateway.counters.messages_received += len(packets)
@@ -132,6 +140,7 @@ class Connection:
     def go_on(self) -> None:
         """Work on the packets that waited for one that is done."""
         self.is_busy = False
+        self._queued_bytes = 0
         if self._queue is not None:
             queue, self._queue = list(self._queue), None
             self._run(queue)

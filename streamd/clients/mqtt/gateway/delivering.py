@@ -177,7 +177,8 @@ class Delivery:
         if session.gap is not None and version == 5:
             more = (*more, (Property.USER_PROPERTY, ((GAP, session.gap),)))
             session.gap = None
-        if connection.aliases is not None:
+        # (A message of QoS 2 of a group may never leave: it cannot be the one that tells an alias.)
+        if connection.aliases is not None and (share is None or qos != 2):
             head = connection.aliased_head(entry, qos, retain, now_ms, more)
         else:
             head = entry.head(version, qos, retain, now_ms, more if version == 5 else ())
@@ -251,7 +252,7 @@ class Delivery:
             return
         while session.retained:
             entry, qos, identifier = session.retained[0]
-            if not self.send_retained(session, entry, qos, identifier):
+            if session.rights.may_read(entry.topic) and not self.send_retained(session, entry, qos, identifier):
                 return
             session.retained.popleft()
         session.retained = None
@@ -270,6 +271,11 @@ class Delivery:
                 connection.write_pubrel(sent.packet_id)
                 continue
             entry = session.resending[sent.packet_id]
+            if not session.rights.may_read(entry.topic):  # any more
+                outgoing.leave_out(sent)
+                if not session.is_dirty:
+                    self._note(session)
+                continue
             qos = 1 if sent.state == State.PUBLISHED_1 else 2
             if isinstance(sent.place, Shared):
                 member = (session.shares or {}).get(sent.place.share)
