@@ -66,7 +66,7 @@ class Outgoing(Generic[P]):
         return len(self._in_flight)
 
     def __bool__(self) -> bool:
-        return True  # also while nothing is in flight, in either form
+        return bool(self._in_flight)
 
     @property
     def in_flight(self) -> list[Sent[P]]:
