@@ -99,6 +99,9 @@ class Connecting:
             self._refuse(connection, client_id, refused)
         except (StoreFault, NewerRecord) as fault:
             self._refuse(connection, client_id, Refused(Reason.SERVER_UNAVAILABLE, str(fault)))
+        except Exception as error:  # without an answer the client would wait for ever
+            text = f"internal error: {type(error).__name__}: {error}"
+            self._refuse(connection, client_id, Refused(Reason.SERVER_UNAVAILABLE, text))
 
     def _check_store(self) -> None:
         link = self._gateway.link

@@ -341,31 +341,40 @@ class Gateway:
             now = self.loop.time()
             if not self.link.is_up:
                 continue
-            try:
-                if now - self._last_chores >= _CHORES_S:
-                    self._last_chores = now
-                    for one in self.on_chores:
-                        one()
-                    # Before what a full store refuses: it makes room.
-                    await self._end_sessions()
-                    await self.unwritten.write_all()
-                    await self.wills.publish_due()
-                    if not await self._ownership.keep():
-                        self._let_go()
-                if now - last_checkpoint >= _CHECKPOINT_S:
-                    last_checkpoint = now
-                    self.tell_store(self.retained.checkpoint())
-                if now - last_clock >= _CLOCK_S:
-                    last_clock = now
-                    await self._set_clock()
-                if now - last_retain >= _RETAIN_S:
-                    last_retain = now
-                    for log in self.logs.all:
-                        await log.retain()
-            except (redis.RedisError, StoreFault, ValueError, OSError) as error:
-                self.warn(str(error))
+            if now - self._last_chores >= _CHORES_S:
+                self._last_chores = now
+                await self._try(self._keep_ownership())
+                for one in self.on_chores:
+                    one()
+                # Before what a full store refuses: it makes room.
+                await self._try(self._end_sessions())
+                await self._try(self.unwritten.write_all())
+                await self._try(self.wills.publish_due())
+            if now - last_checkpoint >= _CHECKPOINT_S:
+                last_checkpoint = now
+                self.tell_store(self.retained.checkpoint())
+            if now - last_clock >= _CLOCK_S:
+                last_clock = now
+                await self._try(self._set_clock())
+            if now - last_retain >= _RETAIN_S:
+                last_retain = now
+                for log in self.logs.all:
+                    await self._try(log.retain())
 
     _last_chores = 0.0
+
+    async def _try(self, chore: Coroutine[Any, Any, Any]) -> None:
+        """Do something that is due; what is wrong with it keeps nothing else from being done."""
+        try:
+            await chore
+        except (redis.RedisError, StoreFault, ValueError, OSError) as error:
+            self.warn(str(error))
+        except Exception as error:
+            self.warn(f"internal error: {type(error).__name__}: {error}")
+
+    async def _keep_ownership(self) -> None:
+        if not await self._ownership.keep():
+            self._let_go()
 
     def relieve(self) -> None:
         """Read from publishers again, if nothing speaks against it."""
@@ -384,7 +393,7 @@ class Gateway:
         for one in ended:
             client_id = one.decode()
             async with self.lock(client_id):
-                await self._end_session(client_id)
+                await self._try(self._end_session(client_id))
 
     async def _end_session(self, client_id: str) -> None:
         if client_id in self.clients:
