@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _NO_LIMIT: Final = 268_435_460
 _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it is behind
 _QUEUED_MAX: Final = 1_000  # packets that wait for the one before; then the socket is not read
+_QUEUED_BYTES_MAX: Final = 262_144  # of them
+_DRAIN_S: Final = 10.0  # in which a client that is disconnected has to read what it was sent
 
 
 class Connection:
@@ -37,6 +39,7 @@ class Connection:
         "_is_reading",
         "_out",
         "_queue",
+        "_queued_bytes",
         "aliases",
         "aliases_in",
         "connect_timer",
@@ -80,6 +83,7 @@ class Connection:
         self.alias_maximum = 0
         self.connect_timer: asyncio.TimerHandle | None = None
         self._queue: deque[Packet] | None = None
+        self._queued_bytes = 0
         self._out: list[bytes] | None = None
         self._is_reading = True
 
@@ -104,17 +108,20 @@ class Connection:
             self.heard_s = gateway.loop.time()
             gateway.counters.messages_received += len(packets)
             if self.is_busy:
-                self._wait(packets)
+                self._wait(packets, len(data))
                 return
             self._run(packets)
+        elif self.is_busy:
+            self._wait(packets, len(data))
         if self.decoder.fault is not None and not self.is_busy:
             self.fail(self.decoder.fault)
 
-    def _wait(self, packets: list[Packet]) -> None:
+    def _wait(self, packets: list[Packet], size_bytes: int = 0) -> None:
         if self._queue is None:
             self._queue = deque()
         self._queue.extend(packets)
-        if len(self._queue) > _QUEUED_MAX:
+        self._queued_bytes += size_bytes
+        if len(self._queue) > _QUEUED_MAX or self._queued_bytes > _QUEUED_BYTES_MAX:
             self.stop_reading()
 
     def _run(self, packets: list[Packet]) -> None:
@@ -134,6 +141,7 @@ class Connection:
         self.is_busy = False
         if self._queue is not None:
             queue, self._queue = list(self._queue), None
+            self._queued_bytes = 0
             self._run(queue)
         if self.is_busy or self.is_closing:
             return
@@ -288,6 +296,8 @@ class Connection:
         self.flush()
         if self.transport is not None:
             self.transport.close()
+            if self.transport.get_write_buffer_size():
+                self.gateway.loop.call_later(_DRAIN_S, self.transport.abort)
         self.gateway.closing(self)
 
     # The packets.
