@@ -44,6 +44,7 @@ from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
 
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
+_BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
 _CHORES_S: Final = 1.0
 _CHECKPOINT_S: Final = 10.0
@@ -228,7 +229,10 @@ class Gateway:
     @property
     def is_congested(self) -> bool:
         """Whether publishers have to wait: for the store, or for the tail."""
-        return self.publishing.backlog > _BACKLOG_MAX or self.tail.lag > LAG_MAX or not self.link.is_up
+        publishing = self.publishing
+        if publishing.backlog > _BACKLOG_MAX or publishing.backlog_bytes > _BACKLOG_BYTES_MAX:
+            return True
+        return self.tail.lag > LAG_MAX or not self.link.is_up
 
     def may_be_anonymous(self, connection: Connection) -> bool:
         """Return whether a connection's client may go without a name that is proved."""
