@@ -414,7 +414,7 @@ class Connecting:
                 gone += ["will", "will_name"]
             if waiting := [
                 (entry.topic, qos, identifier)
-                for entry, qos, identifier in session.retained or ()
+                for entry, qos, identifier, _ in session.retained or ()
                 if min(entry.qos, qos)
             ]:
                 words += ["retained", retained_to_text(waiting)]

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.delivering import Delivery
     from streamd.clients.mqtt.gateway.share_members import Membership
 
+# A retained message, the QoS and the identifier of the subscription, and its filter, if it was made in this connection.
+Waiting = tuple[Stored, int, int | None, str | None]
+
 
 class Cursor:
     """How far a session that is behind has come in one log.
@@ -136,7 +139,7 @@ class Session:
         self.storing = 0
         self.when_stored: list[asyncio.Future[None]] | None = None
         self.resending: dict[int, Stored] | None = None
-        self.retained: deque[tuple[Stored, int, int | None]] | None = None
+        self.retained: deque[Waiting] | None = None
         self.will: Will | None = record.will
         self.will_name = record.will_name
         self.shares: dict[str, Membership] | None = None  # by the name of the shared subscription
