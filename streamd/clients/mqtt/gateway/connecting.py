@@ -107,6 +107,8 @@ class Connecting:
         link = self._gateway.link
         if not link.is_up:
             raise Refused(Reason.SERVER_UNAVAILABLE, f"the store is away: {link.fault}")
+        if self._gateway.is_superseded:
+            raise Refused(Reason.SERVER_UNAVAILABLE, "another gateway has taken the store")
 
     def store_is_away(self) -> None:
         """Refuse the clients that wait to be let in. What was begun for them ends when the store is back."""
@@ -384,7 +386,7 @@ class Connecting:
         session.held = session.flushing = None
         positions = gateway.delivery.leave(session)
         gateway.shares.leave(session, is_over=not session.expiry_s)
-        will = None if connection.is_clean_end else session.will
+        will = None if connection.is_clean_end or gateway.is_superseded else session.will
         delay_s = 0
         if will is not None:
             asked = will.properties.get(Property.WILL_DELAY_INTERVAL, 0)
@@ -423,7 +425,8 @@ class Connecting:
             commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
         session.connection = None
         connection.session = None
-        gateway.unwritten.write(session.client_id, commands)
+        if not gateway.is_superseded:
+            gateway.unwritten.write(session.client_id, commands)
 
     async def end(self, record: Record) -> None:
         """End a session that the store has: its will goes out, and all that belongs to it is removed."""

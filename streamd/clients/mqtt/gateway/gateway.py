@@ -115,6 +115,7 @@ class Gateway:
         self._chores: asyncio.Task[None] | None = None
         self._logged = (0, 0)
         self._is_stopping = False
+        self.is_superseded = False  # another gateway has taken the store: the sessions are its
         self.on_chores: list[Callable[[], None]] = []  # of other parts, once a second
 
     # Start and end.
@@ -173,9 +174,11 @@ class Gateway:
         await self.shares.close()
         if self.link.is_up and hasattr(self, "logs"):
             try:
-                commands = [*self.retained.checkpoint(), ("DEL", OWNER)]
+                commands = self.retained.checkpoint()
+                if not self.is_superseded and await asyncio.wait_for(self._ownership.keep(), 5):
+                    commands.append(("DEL", OWNER))
                 await asyncio.wait_for(self.link.ask(*commands), 5)
-            except TimeoutError:
+            except (TimeoutError, StoreFault):
                 pass
         for task in list(self._tasks):
             task.cancel()
@@ -380,6 +383,9 @@ class Gateway:
     async def _keep_ownership(self) -> None:
         if not await self._ownership.keep():
             self._let_go()
+        elif self.is_superseded:  # the other has ended
+            await self._ownership.take_up_sessions()
+            self.is_superseded = False
 
     def relieve(self) -> None:
         """Read from publishers again, if nothing speaks against it."""
@@ -389,7 +395,9 @@ class Gateway:
                     connection.start_reading()
 
     def _let_go(self) -> None:
-        self.warn("another gateway has taken this store; this one lets its clients go")
+        if not self.is_superseded:
+            self.warn("another gateway has taken this store; this one lets its clients go")
+        self.is_superseded = True
         for connection in list(self.connections):
             connection.close(Reason.SERVER_SHUTTING_DOWN)
 
