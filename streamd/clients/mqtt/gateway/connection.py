@@ -27,6 +27,7 @@ _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it i
 # Packets that wait for the one before, and bytes that came meanwhile; then the socket is not read.
 _QUEUED_MAX: Final = 1_000
 _QUEUED_BYTES_MAX: Final = 262_144
+_DRAIN_S: Final = 10.0  # in which a client that is disconnected has to read what it was sent
 
 
 class Connection:
@@ -104,7 +105,7 @@ class Connection:
         if self.is_closing:
             return
         packets = self.decoder.feed(data)
-        if self.is_busy:
+        if self.is_busy:  # half a packet takes memory, too
             self._queued_bytes += len(data)
             if self._queued_bytes > _QUEUED_BYTES_MAX:
                 self.stop_reading()
@@ -297,6 +298,8 @@ class Connection:
         self.flush()
         if self.transport is not None:
             self.transport.close()
+            if self.transport.get_write_buffer_size():
+                self.gateway.loop.call_later(_DRAIN_S, self.transport.abort)
         self.gateway.closing(self)
 
     # The packets.

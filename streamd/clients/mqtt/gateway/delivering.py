@@ -82,6 +82,7 @@ class Delivery:
         self._pumped_soon: dict[Session, None] = {}
         self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
         self._loop = asyncio.get_running_loop()
+        self.is_current: Callable[[Stored], bool] = lambda entry: True  # whether a retained message was not replaced
 
     def forget_rights(self) -> None:
         """Decide anew who may read what."""
@@ -251,8 +252,10 @@ class Delivery:
         if connection is None or (session.resending is not None and not self._resend(session)):
             return
         while session.retained:
-            entry, qos, identifier = session.retained[0]
-            if session.rights.may_read(entry.topic) and not self.send_retained(session, entry, qos, identifier):
+            entry, qos, identifier, _ = session.retained[0]
+            # A newer one comes from the log, or has come: this one must not follow it.
+            is_due = self.is_current(entry) and session.rights.may_read(entry.topic)
+            if is_due and not self.send_retained(session, entry, qos, identifier):
                 return
             session.retained.popleft()
         session.retained = None

@@ -198,8 +198,11 @@ class Subscribing:
         connection.go_on()
 
     def _send_retained(self, session: Session, subscribed: Subscribed) -> None:
+        filter = subscribed.filter
+        if session.retained:  # what waits for the subscription that this one replaces is sent anew
+            session.retained = deque(one for one in session.retained if one[3] != filter)
         found = [
-            (entry, subscribed.qos, subscribed.identifier)
+            (entry, subscribed.qos, subscribed.identifier, filter)
             for entry in self._gateway.retained.matching(subscribed.filter)
             if session.rights.may_read(entry.topic)
         ]
