@@ -67,7 +67,7 @@ class Options:
     broker: str | None = None
     plant: str | None = None
     every: int = 50
-    quiet_s: float = 15.0
+    quiet_s: float = 45.0  # longer than the lease of an entry of a shared group, which is 30 s
     gateway_options: tuple[str, ...] = ()
 
 
