@@ -288,7 +288,7 @@ def test_what_waits_behind_connect_is_bounded(streamd_store):
                 device.send(p.Publish(b"t", bytes(500_000), 1, packet_id=number + 1))
             async with asyncio.timeout(20):
                 while not gateway.paused:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
             (connection,) = gateway.paused
             assert sum(len(one.payload) for one in connection._queue or ()) < 3_000_000
             admitted.set()
