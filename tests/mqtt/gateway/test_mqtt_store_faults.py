@@ -381,7 +381,7 @@ def test_a_store_that_does_not_allow_it(store, fault, qos, request):
 
 
 def test_a_second_gateway_is_refused(store, monkeypatch):
-    patience = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / 20))
+    patience = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
     monkeypatch.setattr(ownership, "asyncio", patience)
 
     async def main():
