@@ -122,19 +122,21 @@ class Receiving:
         done = partial(self._stored, connection, session, packet.packet_id, qos, None if name is None else log)
         publication = Publication(log, client, words, producer, iid, awaiting, done)
         if name is not None and (closed := log.handle.closed_generations()):
-            gateway.spawn(self._publish_named(publication, closed))
+            connection.is_busy = True  # what follows must not overtake it
+            gateway.spawn(self._publish_named(connection, publication, closed))
         else:
             publishing.publish(publication)
         if gateway.is_congested:
             connection.stop_reading()
 
-    async def _publish_named(self, publication: Publication, closed: list[Generation]) -> None:
+    async def _publish_named(self, connection: Connection, publication: Publication, closed: list[Generation]) -> None:
         """Store a message whose name a generation that was closed a short time ago may know."""
         found = await self._gateway.publishing.find_in(publication, closed)
         if found is None:
             self._gateway.publishing.publish(publication)
         else:
             publication.done(found, None)
+        connection.go_on()
 
     async def _after_version(
         self,
@@ -155,6 +157,7 @@ class Receiving:
         connection.is_busy = False
         if session.connection is connection:
             self._store(connection, session, packet, topic, values)
+        if not connection.is_busy:
             connection.go_on()
 
     def _name_of(self, packet: Publish, topic: bytes, values: Properties) -> bytes | None:
