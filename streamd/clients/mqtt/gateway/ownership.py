@@ -35,9 +35,7 @@ class Ownership:
             _, host, process = other.decode().rsplit(" ", 2) if other else ("", "", "0")
             if host == socket.gethostname() and not _is_running(int(process)):
                 # Another that starts at the same time may have taken it meanwhile.
-                (taken,) = await self._link.demand(
-                    ("SET", OWNER, self._mine, "IFEQ", other, "PX", _LEASE_S * 1_000)
-                )
+                (taken,) = await self._link.demand(("SET", OWNER, self._mine, "IFEQ", other, "PX", _LEASE_S * 1_000))
                 if taken is not None:
                     return
                 continue
