@@ -26,6 +26,7 @@ _LIMITS: Final = {
     "sessions_max": ("--sessions-max", 1, 10**9, "sessions that the store keeps"),
     "sessions_per_user_max": ("--sessions-per-user-max", 1, 10**9, "sessions of a user that the store keeps"),
     "connections_max": ("--connections-max", 1, 10**9, "open connections"),
+    "wills_max": ("--wills-max", 0, 10**9, "connected clients with a will"),
     "retained_max": ("--retained-max", 0, 10**9, "topics with a retained message"),
 }
 

@@ -229,6 +229,19 @@ def test_the_number_of_retained_messages(streamd_store):
     asyncio.run(main())
 
 
+def test_the_number_of_wills(streamd_store):
+    async def main():
+        will = p.Will(b"will", b"gone")
+        async with running(streamd_store, limits=Limits(wills_max=1)) as gateway:
+            first = await connect(gateway.port, "a", will=will)
+            assert (await connect(gateway.port, "b", will=will)).connack.reason == 0x97
+            assert (await connect(gateway.port, "b")).connack.reason == 0
+            await first.disconnect()
+            assert (await connect(gateway.port, "c", will=will)).connack.reason == 0
+
+    asyncio.run(main())
+
+
 def test_a_client_identifier_that_is_too_long(streamd_store):
     async def main():
         async with running(streamd_store, limits=Limits(client_id_bytes_max=10)) as gateway:

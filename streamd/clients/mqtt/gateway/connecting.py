@@ -92,6 +92,8 @@ class Connecting:
                 raise Refused(Reason.NOT_AUTHORIZED, "no right to publish to the will's topic")
             if packet.will is not None and packet.will.topic[:1] == b"$":
                 raise Refused(Reason.TOPIC_NAME_INVALID, "a will to a topic with $")
+            if packet.will is not None and len(gateway.wills.held) >= gateway.limits.wills_max:
+                raise Refused(Reason.QUOTA_EXCEEDED, f"{gateway.limits.wills_max:,} clients have a will, the most")
             self._check_store()
             async with gateway.lock(client_id):
                 await self._begin(connection, packet, client_id, rights)
@@ -316,6 +318,8 @@ class Connecting:
         session.connection = connection
         connection.session = session
         gateway.clients[session.client_id] = session
+        if session.will is not None:
+            gateway.wills.held.add(session)
         gateway.counters.connects += 1
         connection.since_s = time.time()
         if session.outgoing is None:
@@ -381,6 +385,7 @@ class Connecting:
             return
         if gateway.clients.get(session.client_id) is session:
             del gateway.clients[session.client_id]
+        gateway.wills.held.discard(session)
         if session.storing:
             gateway.leaving[session.client_id] = session
         session.held = session.flushing = None

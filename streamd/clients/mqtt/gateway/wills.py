@@ -13,15 +13,17 @@ from streamd.clients.mqtt.store.stored import version_of, words_of
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.gateway.session import Session
 
 _PRODUCER: Final = b"\0will"
 
 
 class Wills:
-    """The wills of clients that are gone."""
+    """The wills of clients that are gone. held: the sessions of connected clients that have one."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self.held: set[Session] = set()
 
     def publish(self, client_id: str, uid: str, will: Will, name: str) -> None:
         """Publish a will, without waiting for the store; then its session has it no more."""
