@@ -12,7 +12,7 @@ from tests.mqtt.gateway.in_process import WAIT_S, Device, connect, running
 async def until(is_so):
     async with asyncio.timeout(WAIT_S):
         while not is_so():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 def test_a_closed_connection_does_not_wait_for_ever_for_a_client_that_does_not_read(streamd_store, monkeypatch):

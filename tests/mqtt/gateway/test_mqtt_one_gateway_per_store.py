@@ -37,7 +37,7 @@ def test_a_gateway_that_has_lost_its_store_writes_no_session_and_lets_nobody_in(
                 await client.delete(OWNER)
                 async with asyncio.timeout(20):  # the other has ended: this one goes on
                     while gateway.is_superseded:
-                        await asyncio.sleep(0.01)
+                        await asyncio.sleep(0)
                 device = await connect(gateway.port, "d", False, properties=lasting)
                 assert device.connack.session_present
                 await client.set(OWNER, "another elsewhere 1")

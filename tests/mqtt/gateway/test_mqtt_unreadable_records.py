@@ -40,6 +40,6 @@ def test_a_record_that_cannot_be_read_keeps_no_other_session_from_its_end(stream
             await client.delete(OWNER)
             async with asyncio.timeout(20):
                 while await client.exists(key_of("d")) or not await client.exists(OWNER):
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
 
     asyncio.run(main())
