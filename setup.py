@@ -21,8 +21,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.command.egg_info import egg_info
 
-# What is compiled: these files of each room (all, where none is named).
-ROOMS: dict[str, tuple[str, ...]] = {
+# What is compiled: these files of each room (all, where none is named). The server is one library.
+SERVER: dict[str, tuple[str, ...]] = {
     "base": ("clock", "form", "glob"),
     "resp": (),
     "idmp": (),
@@ -44,13 +44,25 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "durability": ("barrier",),
     "engine": (),
     "net": ("connection",),
+}
+# The MQTT gateway is another one: it imports nothing of the server, and so a change of one leaves the other built.
+GATEWAY: dict[str, tuple[str, ...]] = {
     "clients/mqtt/codec": ("decoder", "encoding", "fields", "names", "packets", "parsing", "properties"),
     "clients/mqtt/session": ("incoming", "outgoing", "subscription_tree"),
     "clients/mqtt/store": ("link", "logs", "positions", "publishing", "releases", "ring", "stored", "tailing"),
     "clients/mqtt/gateway": (
-        "connection", "counters", "delivering", "gateway", "keep_alive", "latency", "noting", "receiving", "session",
+        "connection",
+        "counters",
+        "delivering",
+        "gateway",
+        "keep_alive",
+        "latency",
+        "noting",
+        "receiving",
+        "session",
     ),
 }
+ROOMS = SERVER | GATEWAY
 # What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; one whose
 # objects change their class, or that is asked for its slots; a frozen dataclass that is pickled; a union of int and
 # Fraction, at which it crashes. And what it makes slower: loops over integers of more than 64 bits. (Nor does it take
@@ -99,18 +111,27 @@ def why_not() -> str:
 
 
 def extensions(report: str = "") -> list[Extension]:
-    """Return what is to be compiled. report: a file for the source with what mypyc does in a general way, as HTML."""
+    """Return what is to be compiled. report: a file for the server's source with what mypyc does in a general way."""
+    made: list[Extension] = []
+    for group, rooms in (("streamd", SERVER), ("streamd_mqtt", GATEWAY)):
+        made += _library(group, [file for room in rooms for file in files_of(room)], report)
+        report = ""
+    return made
+
+
+def _library(group: str, files: list[str], report: str) -> list[Extension]:
+    """Return one library and the modules that it holds."""
     from mypyc.build import mypycify
 
-    files = [file for room in ROOMS for file in files_of(room)]
     # A cache of its own, new each time: with some modules from a cache mypyc does not find what others refer to.
     with tempfile.TemporaryDirectory() as cache:
         # The gateway's libraries are not where only the server is built: whatever comes from them is an object anyway.
         flags = ["--no-warn-unused-ignores", "--ignore-missing-imports"]
         words = [*flags, "--cache-dir", cache, *(["-a", report] if report else []), *files]
-        # One library for all: mypyc then knows all classes, and calls their methods and functions directly. -O3 takes
-        # longer to build and gains nothing; one C file for all takes more than ten minutes.
-        made = mypycify(words, opt_level="2", debug_level="0", multi_file=True, group_name="streamd")
+        # One library for all that works together: mypyc then knows all classes, and calls their methods and functions
+        # directly. -O3 takes longer to build and gains nothing; one C file for all takes more than ten minutes.
+        how: dict[str, Any] = {"opt_level": "2", "debug_level": "0", "multi_file": True}
+        made = mypycify(words, **how, group_name=group, target_dir=f"build/{group}")
     if sys.platform != "win32":
         for extension in made:
             # Nobody outside calls what is in there by its name: so calls inside need no detour.

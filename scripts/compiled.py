@@ -29,6 +29,7 @@ BESIDE = ("tests", "bench", "demo", "scripts", "examples", "docs", "README.md", 
 OVER_THE_WIRE = [
     "-n", "2", "tests/protocol", "tests/integration", "tests/differential", "tests/crash", "tests/faults",
     "tests/unit/data/test_trash_holders.py",  # references are counted, of which compiled code holds fewer
+    "tests/mqtt/codec", "tests/mqtt/session", "tests/mqtt/store", "tests/mqtt/gateway", "tests/mqtt/conformance",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The server that `streamd mqtt` starts for itself when it is given none."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -10,6 +11,9 @@ from typing import Final
 _START_S: Final = 60.0
 _STOP_S: Final = 20.0
 _READY: Final = b"Ready to accept connections"
+_IN_USE: Final = "in use by another server"
+_IN_USE_S: Final = 10.0  # the server of a gateway that was killed needs a moment to end
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class ServerFault(Exception):
@@ -67,11 +71,23 @@ async def start_server(directory: Path, appendfsync: str) -> OwnServer:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ServerFault(f"--dir {directory}: {error.strerror}")
+    deadline_s = asyncio.get_running_loop().time() + _IN_USE_S
+    while True:
+        try:
+            return await _start(directory, path, appendfsync)
+        except ServerFault as fault:
+            if _IN_USE not in str(fault) or asyncio.get_running_loop().time() > deadline_s:
+                raise
+            await asyncio.sleep(0.2)
+
+
+async def _start(directory: Path, path: Path, appendfsync: str) -> OwnServer:
     # Its end comes with that of the gateway, which it is not to miss: Ctrl-C is for the gateway alone.
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "streamd", "serve", "--port", "0", "--bind", "127.0.0.1", "--unixsocket", str(path),
         "--unixsocketperm", "700", "--dir", str(directory), "--appendonly", "yes", "--appendfsync", appendfsync,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+        preexec_fn=_end_with_gateway,
     )  # fmt: skip
     said: list[bytes] = []
     assert process.stdout is not None
@@ -85,6 +101,12 @@ async def start_server(directory: Path, appendfsync: str) -> OwnServer:
         process.kill()
     await process.wait()
     raise ServerFault(f"the server for --dir {directory} did not start: {_last_line(said)}")
+
+
+def _end_with_gateway() -> None:
+    """Let the system end this process when the gateway is killed, where it can do that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _last_line(said: list[bytes]) -> str:

@@ -48,7 +48,7 @@ async def full(store):
 async def until(is_so):
     async with asyncio.timeout(WAIT_S):
         while not is_so():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 async def answer_to_connect(port, client_id, version, **properties):
@@ -282,9 +282,9 @@ def test_sessions_that_end_while_the_store_is_full_are_ended_later(store):
                 await gateway.link.ask(("PING",))
             async with asyncio.timeout(WAIT_S):
                 while (await gateway.link.demand(("ZSCORE", INDEX, "brief")))[0] is not None:
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0)
                 while float((await gateway.link.demand(("ZSCORE", INDEX, "device")))[0]) == float("inf"):
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0)
             owner, ends_ms = (await gateway.link.demand(("HMGET", key_of("device"), "owner", "ends_ms")))[0]
             assert owner is None
             assert int(ends_ms) > gateway.now_ms()
@@ -381,7 +381,7 @@ def test_a_store_that_does_not_allow_it(store, fault, qos, request):
 
 
 def test_a_second_gateway_is_refused(store, monkeypatch):
-    patience = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / 20))
+    patience = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
     monkeypatch.setattr(ownership, "asyncio", patience)
 
     async def main():

@@ -99,11 +99,16 @@ class Connecting:
             self._refuse(connection, client_id, refused)
         except (StoreFault, NewerRecord) as fault:
             self._refuse(connection, client_id, Refused(Reason.SERVER_UNAVAILABLE, str(fault)))
+        except Exception as error:  # without an answer the client would wait for ever
+            text = f"internal error: {type(error).__name__}: {error}"
+            self._refuse(connection, client_id, Refused(Reason.SERVER_UNAVAILABLE, text))
 
     def _check_store(self) -> None:
         link = self._gateway.link
         if not link.is_up:
             raise Refused(Reason.SERVER_UNAVAILABLE, f"the store is away: {link.fault}")
+        if self._gateway.is_superseded:
+            raise Refused(Reason.SERVER_UNAVAILABLE, "another gateway has taken the store")
 
     def store_is_away(self) -> None:
         """Refuse the clients that wait to be let in. What was begun for them ends when the store is back."""
@@ -381,7 +386,7 @@ class Connecting:
         session.held = session.flushing = None
         positions = gateway.delivery.leave(session)
         gateway.shares.leave(session, is_over=not session.expiry_s)
-        will = None if connection.is_clean_end else session.will
+        will = None if connection.is_clean_end or gateway.is_superseded else session.will
         delay_s = 0
         if will is not None:
             asked = will.properties.get(Property.WILL_DELAY_INTERVAL, 0)
@@ -411,7 +416,7 @@ class Connecting:
                 gone += ["will", "will_name"]
             if waiting := [
                 (entry.topic, qos, identifier)
-                for entry, qos, identifier in session.retained or ()
+                for entry, qos, identifier, _ in session.retained or ()
                 if min(entry.qos, qos)
             ]:
                 words += ["retained", retained_to_text(waiting)]
@@ -420,7 +425,8 @@ class Connecting:
             commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
         session.connection = None
         connection.session = None
-        gateway.unwritten.write(session.client_id, commands)
+        if not gateway.is_superseded:
+            gateway.unwritten.write(session.client_id, commands)
 
     async def end(self, record: Record) -> None:
         """End a session that the store has: its will goes out, and all that belongs to it is removed."""

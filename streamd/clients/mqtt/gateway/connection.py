@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _NO_LIMIT: Final = 268_435_460
 _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it is behind
-_QUEUED_MAX: Final = 1_000  # packets that wait for the one before; then the socket is not read
+# Packets that wait for the one before, and bytes that came meanwhile; then the socket is not read.
+_QUEUED_MAX: Final = 1_000
+_QUEUED_BYTES_MAX: Final = 262_144
+_DRAIN_S: Final = 10.0  # in which a client that is disconnected has to read what it was sent
 
 
 class Connection:
@@ -37,6 +40,7 @@ class Connection:
         "_is_reading",
         "_out",
         "_queue",
+        "_queued_bytes",
         "aliases",
         "aliases_in",
         "connect_timer",
@@ -80,6 +84,7 @@ class Connection:
         self.alias_maximum = 0
         self.connect_timer: asyncio.TimerHandle | None = None
         self._queue: deque[Packet] | None = None
+        self._queued_bytes = 0
         self._out: list[bytes] | None = None
         self._is_reading = True
 
@@ -100,6 +105,10 @@ class Connection:
         if self.is_closing:
             return
         packets = self.decoder.feed(data)
+        if self.is_busy:  # half a packet takes memory, too
+            self._queued_bytes += len(data)
+            if self._queued_bytes > _QUEUED_BYTES_MAX:
+                self.stop_reading()
         if packets:
             self.heard_s = gateway.loop.time()
             gateway.counters.messages_received += len(packets)
@@ -132,6 +141,7 @@ class Connection:
     def go_on(self) -> None:
         """Work on the packets that waited for one that is done."""
         self.is_busy = False
+        self._queued_bytes = 0
         if self._queue is not None:
             queue, self._queue = list(self._queue), None
             self._run(queue)
@@ -288,6 +298,8 @@ class Connection:
         self.flush()
         if self.transport is not None:
             self.transport.close()
+            if self.transport.get_write_buffer_size():
+                self.gateway.loop.call_later(_DRAIN_S, self.transport.abort)
         self.gateway.closing(self)
 
     # The packets.

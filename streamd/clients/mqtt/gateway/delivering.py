@@ -82,6 +82,7 @@ class Delivery:
         self._pumped_soon: dict[Session, None] = {}
         self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
         self._loop = asyncio.get_running_loop()
+        self.is_current: Callable[[Stored], bool] = lambda entry: True  # whether a retained message was not replaced
 
     def forget_rights(self) -> None:
         """Decide anew who may read what."""
@@ -177,7 +178,8 @@ class Delivery:
         if session.gap is not None and version == 5:
             more = (*more, (Property.USER_PROPERTY, ((GAP, session.gap),)))
             session.gap = None
-        if connection.aliases is not None:
+        # (A message of QoS 2 of a group may never leave: it cannot be the one that tells an alias.)
+        if connection.aliases is not None and (share is None or qos != 2):
             head = connection.aliased_head(entry, qos, retain, now_ms, more)
         else:
             head = entry.head(version, qos, retain, now_ms, more if version == 5 else ())
@@ -250,8 +252,10 @@ class Delivery:
         if connection is None or (session.resending is not None and not self._resend(session)):
             return
         while session.retained:
-            entry, qos, identifier = session.retained[0]
-            if not self.send_retained(session, entry, qos, identifier):
+            entry, qos, identifier, _ = session.retained[0]
+            # A newer one comes from the log, or has come: this one must not follow it.
+            is_due = self.is_current(entry) and session.rights.may_read(entry.topic)
+            if is_due and not self.send_retained(session, entry, qos, identifier):
                 return
             session.retained.popleft()
         session.retained = None
@@ -270,6 +274,11 @@ class Delivery:
                 connection.write_pubrel(sent.packet_id)
                 continue
             entry = session.resending[sent.packet_id]
+            if not session.rights.may_read(entry.topic):  # any more
+                outgoing.leave_out(sent)
+                if not session.is_dirty:
+                    self._note(session)
+                continue
             qos = 1 if sent.state == State.PUBLISHED_1 else 2
             if isinstance(sent.place, Shared):
                 member = (session.shares or {}).get(sent.place.share)

@@ -44,6 +44,7 @@ from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
 
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
+_BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
 _CHORES_S: Final = 1.0
 _CHECKPOINT_S: Final = 10.0
@@ -92,6 +93,7 @@ class Gateway:
         self.delivery = Delivery(
             self.counters, self.now_ms, self.noting.note, self.retained.fold, self.shares.wake, self.shares.begun
         )
+        self.delivery.is_current = self.retained.is_current
         self.noting.position_of = self._positions
         self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver)
         self.receiving = Receiving(self, settings.content_rules)
@@ -113,6 +115,7 @@ class Gateway:
         self._chores: asyncio.Task[None] | None = None
         self._logged = (0, 0)
         self._is_stopping = False
+        self.is_superseded = False  # another gateway has taken the store: the sessions are its
         self.on_chores: list[Callable[[], None]] = []  # of other parts, once a second
 
     # Start and end.
@@ -171,9 +174,11 @@ class Gateway:
         await self.shares.close()
         if self.link.is_up and hasattr(self, "logs"):
             try:
-                commands = [*self.retained.checkpoint(), ("DEL", OWNER)]
+                commands = self.retained.checkpoint()
+                if not self.is_superseded and await asyncio.wait_for(self._ownership.keep(), 5):
+                    commands.append(("DEL", OWNER))
                 await asyncio.wait_for(self.link.ask(*commands), 5)
-            except TimeoutError:
+            except (TimeoutError, StoreFault):
                 pass
         for task in list(self._tasks):
             task.cancel()
@@ -228,7 +233,10 @@ class Gateway:
     @property
     def is_congested(self) -> bool:
         """Whether publishers have to wait: for the store, or for the tail."""
-        return self.publishing.backlog > _BACKLOG_MAX or self.tail.lag > LAG_MAX or not self.link.is_up
+        publishing = self.publishing
+        if publishing.backlog > _BACKLOG_MAX or publishing.backlog_bytes > _BACKLOG_BYTES_MAX:
+            return True
+        return self.tail.lag > LAG_MAX or not self.link.is_up
 
     def may_be_anonymous(self, connection: Connection) -> bool:
         """Return whether a connection's client may go without a name that is proved."""
@@ -341,31 +349,43 @@ class Gateway:
             now = self.loop.time()
             if not self.link.is_up:
                 continue
-            try:
-                if now - self._last_chores >= _CHORES_S:
-                    self._last_chores = now
-                    for one in self.on_chores:
-                        one()
-                    # Before what a full store refuses: it makes room.
-                    await self._end_sessions()
-                    await self.unwritten.write_all()
-                    await self.wills.publish_due()
-                    if not await self._ownership.keep():
-                        self._let_go()
-                if now - last_checkpoint >= _CHECKPOINT_S:
-                    last_checkpoint = now
-                    self.tell_store(self.retained.checkpoint())
-                if now - last_clock >= _CLOCK_S:
-                    last_clock = now
-                    await self._set_clock()
-                if now - last_retain >= _RETAIN_S:
-                    last_retain = now
-                    for log in self.logs.all:
-                        await log.retain()
-            except (redis.RedisError, StoreFault, ValueError, OSError) as error:
-                self.warn(str(error))
+            if now - self._last_chores >= _CHORES_S:
+                self._last_chores = now
+                await self._try(self._keep_ownership())
+                for one in self.on_chores:
+                    one()
+                # Before what a full store refuses: it makes room.
+                await self._try(self._end_sessions())
+                await self._try(self.unwritten.write_all())
+                await self._try(self.wills.publish_due())
+            if now - last_checkpoint >= _CHECKPOINT_S:
+                last_checkpoint = now
+                self.tell_store(self.retained.checkpoint())
+            if now - last_clock >= _CLOCK_S:
+                last_clock = now
+                await self._try(self._set_clock())
+            if now - last_retain >= _RETAIN_S:
+                last_retain = now
+                for log in self.logs.all:
+                    await self._try(log.retain())
 
     _last_chores = 0.0
+
+    async def _try(self, chore: Coroutine[Any, Any, Any]) -> None:
+        """Do something that is due; what is wrong with it keeps nothing else from being done."""
+        try:
+            await chore
+        except (redis.RedisError, StoreFault, ValueError, OSError) as error:
+            self.warn(str(error))
+        except Exception as error:
+            self.warn(f"internal error: {type(error).__name__}: {error}")
+
+    async def _keep_ownership(self) -> None:
+        if not await self._ownership.keep():
+            self._let_go()
+        elif self.is_superseded:  # the other has ended
+            await self._ownership.take_up_sessions()
+            self.is_superseded = False
 
     def relieve(self) -> None:
         """Read from publishers again, if nothing speaks against it."""
@@ -375,7 +395,9 @@ class Gateway:
                     connection.start_reading()
 
     def _let_go(self) -> None:
-        self.warn("another gateway has taken this store; this one lets its clients go")
+        if not self.is_superseded:
+            self.warn("another gateway has taken this store; this one lets its clients go")
+        self.is_superseded = True
         for connection in list(self.connections):
             connection.close(Reason.SERVER_SHUTTING_DOWN)
 
@@ -384,7 +406,7 @@ class Gateway:
         for one in ended:
             client_id = one.decode()
             async with self.lock(client_id):
-                await self._end_session(client_id)
+                await self._try(self._end_session(client_id))
 
     async def _end_session(self, client_id: str) -> None:
         if client_id in self.clients:

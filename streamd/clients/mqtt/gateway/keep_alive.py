@@ -19,7 +19,8 @@ class KeepAlive:
     def watch(self, connection: Connection) -> None:
         """Look after a connection."""
         if connection.keep_alive_s:
-            due = int(connection.heard_s + connection.keep_alive_s) + 1
+            # CONNECT may have waited for the store for longer.
+            due = max(int(connection.heard_s + connection.keep_alive_s) + 1, self._checked_to)
             connection.due = due
             self._due[due][connection] = None
 

@@ -34,17 +34,20 @@ class Ownership:
                 return
             _, host, process = other.decode().rsplit(" ", 2) if other else ("", "", "0")
             if host == socket.gethostname() and not _is_running(int(process)):
-                await self._link.demand(("DEL", OWNER))
+                # Another that starts at the same time may have taken it meanwhile.
+                (taken,) = await self._link.demand(("SET", OWNER, self._mine, "IFEQ", other, "PX", _LEASE_S * 1_000))
+                if taken is not None:
+                    return
                 continue
             await asyncio.sleep(0.1)
         raise CannotStart(f"another gateway uses this store: process {process} on {host}; stop it first")
 
     async def keep(self) -> bool:
         """Extend the lease; return False if another gateway has it."""
-        (owner,) = await self._link.demand(("GET", OWNER))
-        if owner is not None and owner != self._mine.encode():
+        _, owner = await self._link.demand(("SET", OWNER, self._mine, "NX", "PX", _LEASE_S * 1_000), ("GET", OWNER))
+        if owner != self._mine.encode():
             return False
-        await self._link.demand(("SET", OWNER, self._mine, "PX", _LEASE_S * 1_000))
+        await self._link.demand(("PEXPIRE", OWNER, _LEASE_S * 1_000))
         return True
 
     async def take_up_sessions(self) -> None:

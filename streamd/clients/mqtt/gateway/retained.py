@@ -22,6 +22,7 @@ from streamd.clients.topics.entry_ids import END, format_id, parse_id
 if TYPE_CHECKING:
     from streamd.clients.mqtt.access import ClientRights
     from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.gateway.session import Waiting
     from streamd.clients.mqtt.store.records import Record
     from streamd.clients.mqtt.store.tailing import TailedLog
 
@@ -54,17 +55,21 @@ class Retained:
             if not one.is_expired(now_ms):
                 yield one
 
-    def waiting(self, record: Record, rights: ClientRights) -> deque[tuple[Stored, int, int | None]] | None:
+    def is_current(self, entry: Stored) -> bool:
+        """Return whether a message is the newest of its topic; of the gateway's own any will do."""
+        return entry.topic[:1] == b"$" or self._tree.get(entry.topic) is entry
+
+    def waiting(self, record: Record, rights: ClientRights) -> deque[Waiting] | None:
         """Return the retained messages that a session was still to get; newer ones come to it from the log."""
         now_ms = self._gateway.now_ms()
-        found: deque[tuple[Stored, int, int | None]] = deque()
+        found: deque[Waiting] = deque()
         for topic, qos, identifier in record.retained:
             entry = self._tree.get(topic)
             if entry is None or entry.is_expired(now_ms) or not rights.may_read(topic):
                 continue
             position = record.positions.get(entry.log)
             if position is None or position.has_passed(entry.generation, entry.shard, entry.entry_id):
-                found.append((entry, qos, identifier))
+                found.append((entry, qos, identifier, None))
         return found or None
 
     def show(self, entry: Stored) -> None:

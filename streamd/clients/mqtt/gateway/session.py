@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.store.publishing import Publication
     from streamd.clients.topics.entry_ids import Id
 
+# A retained message, the QoS and the identifier of the subscription, and its filter, if it was made in this connection.
+Waiting = tuple[Stored, int, int | None, str | None]
+
 
 class Cursor:
     """How far a session that is behind has come in one log.
@@ -153,7 +156,7 @@ class Session:
         self.looked_up: deque[LookedUp] | None = None
         self.when_stored: list[asyncio.Future[None]] | None = None
         self.resending: dict[int, Stored] | None = None
-        self.retained: deque[tuple[Stored, int, int | None]] | None = None
+        self.retained: deque[Waiting] | None = None
         self.will: Will | None = record.will
         self.will_name = record.will_name
         self.shares: dict[str, Membership] | None = None  # by the name of the shared subscription

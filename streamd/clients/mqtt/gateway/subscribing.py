@@ -11,7 +11,7 @@ from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.packets import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
-from streamd.clients.mqtt.store.link import Words, encode
+from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.records import Subscribed, key_of
 from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
@@ -51,8 +51,10 @@ class Subscribing:
         """Find what the store has to say first: where the past is, and the groups of shared subscriptions."""
         try:
             since = None if start is None else await self._positions(start)
-        except ValueError as error:
-            reasons = tuple(Reason.IMPLEMENTATION_SPECIFIC_ERROR for _ in packet.subscriptions)
+        except (ValueError, StoreFault) as error:
+            is_of_store = isinstance(error, StoreFault)
+            reason = Reason.UNSPECIFIED_ERROR if is_of_store else Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            reasons = tuple(reason for _ in packet.subscriptions)
             self._answer(connection, packet.packet_id, reasons, str(error))
             connection.go_on()
             return
@@ -114,8 +116,9 @@ class Subscribing:
         changes = gateway.noting.changes(session) if session.is_recorded else []
         commands: list[Words] = [*changes]
         words: list[bytes | str | int] = ["HSET", key_of(session.client_id)]
+        new = {id(one_subscribed) for _, one_subscribed, _ in added}
         for text, one_subscribed in session.subscriptions.items():
-            if one_subscribed.since or any(one_subscribed is new for _, new, _ in added):
+            if one_subscribed.since or id(one_subscribed) in new:
                 words += [f"s {text}", one_subscribed.to_text()]
         commands.append(words)
 
@@ -149,12 +152,13 @@ class Subscribing:
     def _set_back(self, session: Session, start: dict[str, Position], new: list[Subscribed]) -> None:
         """Let a session read the past for its new subscriptions; for the older ones it has seen that."""
         delivery = self._gateway.delivery
+        begun = {id(one) for one in new}
         for name, replay in delivery.replays.items():
             position = delivery.position(session, replay.tailed)
             if start[name].has_reached(position):
                 continue
             for text, one in session.subscriptions.items():
-                if any(one is other for other in new) or text.startswith("$share/"):
+                if id(one) in begun or text.startswith("$share/"):
                     continue
                 since = (one.since or {}).get(name)
                 if since is None or not since.has_reached(position):
@@ -198,8 +202,11 @@ class Subscribing:
         connection.go_on()
 
     def _send_retained(self, session: Session, subscribed: Subscribed) -> None:
+        filter = subscribed.filter
+        if session.retained:  # what waits for the subscription that this one replaces is sent anew
+            session.retained = deque(one for one in session.retained if one[3] != filter)
         found = [
-            (entry, subscribed.qos, subscribed.identifier)
+            (entry, subscribed.qos, subscribed.identifier, filter)
             for entry in self._gateway.retained.matching(subscribed.filter)
             if session.rights.may_read(entry.topic)
         ]

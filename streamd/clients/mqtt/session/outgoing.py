@@ -65,6 +65,9 @@ class Outgoing(Generic[P]):
     def __len__(self) -> int:
         return len(self._in_flight)
 
+    def __bool__(self) -> bool:
+        return bool(self._in_flight)
+
     @property
     def in_flight(self) -> list[Sent[P]]:
         """The messages in flight, in their order."""

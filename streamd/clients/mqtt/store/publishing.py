@@ -31,7 +31,7 @@ class Publication:
     producer, iid: its name; every message has one. awaiting: the key and the packet identifier that are noted with it.
     """
 
-    __slots__ = ("awaiting", "done", "generation", "iid", "log", "producer", "publisher", "words")
+    __slots__ = ("awaiting", "done", "generation", "iid", "log", "producer", "publisher", "size_bytes", "words")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Publication:
         self.log, self.publisher, self.words = log, publisher, words
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
         self.generation = 0  # that it was sent to last
+        self.size_bytes = sum(map(len, words))
 
 
 class _OfLog:
@@ -84,6 +85,7 @@ class Publishing:
         self._rate = 0.0
         self._began_s = 0.0  # when the first came of those that wait
         self.stored = 0
+        self.backlog_bytes = 0  # of the messages that are not stored yet
         self.on_stored: Callable[[float, int], None] = lambda took_s, count: None
         self.around: Callable[[], tuple[bytes, int, bytes, Callable[[list[Any]], None] | None]] = lambda: (
             b"",
@@ -112,6 +114,7 @@ class Publishing:
         if not self._waiting:
             self._began_s = perf_counter()
         self._waiting += 1
+        self.backlog_bytes += one.size_bytes
         self._span_count += 1
         if not self._is_planned:
             self._plan()
@@ -203,11 +206,13 @@ class Publishing:
                 at += 4
             if type(reply) is bytes:
                 self.stored += 1
+                self.backlog_bytes -= one.size_bytes
                 ms, seq = reply.split(b"-")
                 one.done((int(ms), int(seq)), None)
             elif reply is None or _EXHAUSTED in str(reply):
                 self._refused(one)
             else:
+                self.backlog_bytes -= one.size_bytes
                 one.done(None, str(reply))
         if self._waiting and not self._is_planned:
             self._plan()
@@ -236,6 +241,7 @@ class Publishing:
         of_log.is_refreshing = False
         if error is not None:
             for one in refused:
+                self.backlog_bytes -= one.size_bytes
                 one.done(None, error)
         else:
             of_log.waiting = refused + of_log.waiting

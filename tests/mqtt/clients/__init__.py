@@ -1,0 +1,1 @@
+"""Real clients of MQTT, with their defaults, on a gateway."""

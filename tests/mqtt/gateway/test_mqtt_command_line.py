@@ -1,0 +1,194 @@
+"""`streamd mqtt` as a process: its own server, its end, its logs, and what is wrong with its options."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from streamd.clients.mqtt.codec import packets as p
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.topics import TopicLog
+from tests.mqtt.gateway.in_process import WAIT_S, connect
+
+ROOT = Path(__file__).resolve().parents[3]
+LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
+
+
+@asynccontextmanager
+async def started(*options):
+    """A gateway with its port and its banner; afterwards it must have ended."""
+    words = ("-m", "streamd", "mqtt", "--port", "0", *map(str, options))
+    environment = {name: value for name, value in os.environ.items() if name != "STREAMD_URL"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        process.banner = []
+        async with asyncio.timeout(60):
+            while (line := (await process.stdout.readline()).decode()).strip() != "ready":
+                assert line, await process.stderr.read()
+                process.banner.append(line)
+        (place,) = [one for one in process.banner if one.split()[0] == "mqtt"]
+        process.port = int(place.rpartition(":")[2])
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def ended(process, sent=None):
+    """Return the exit code, and the lines on stderr."""
+    if sent is not None:
+        process.send_signal(sent)
+    async with asyncio.timeout(WAIT_S):
+        errors = (await process.stderr.read()).decode()
+        return await process.wait(), errors.splitlines()
+
+
+def process_of(directory):
+    with redis.Redis(unix_socket_path=str(directory / "streamd.sock")) as client:
+        return client.info("server")["process_id"]
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_its_own_server_ends_with_it_and_keeps_all(tmp_path, sent):
+    async def main():
+        async with started("--dir", tmp_path / "data") as gateway:
+            device = await connect(gateway.port, "device", properties=LASTING)
+            await device.subscribe(p.Subscription("t", 1))
+            publisher = await connect(gateway.port, "publisher")
+            await publisher.publish(b"t", b"1")
+            server = process_of(tmp_path / "data")
+            code, lines = await ended(gateway, sent)
+            assert (code, lines) == (0, [])
+            assert not is_running(server)
+        async with started("--dir", tmp_path / "data", "--retention", "60") as gateway:
+            assert not any("retention" in one for one in gateway.banner)
+            device = await connect(gateway.port, "device", clean=False, properties=LASTING)
+            assert device.connack.session_present
+            assert (await device.receive()).payload == b"1"
+
+    asyncio.run(main())
+
+
+def test_it_ends_when_its_own_server_is_killed(tmp_path):
+    async def main():
+        async with started("--dir", tmp_path / "data") as gateway:
+            os.kill(process_of(tmp_path / "data"), signal.SIGKILL)
+            code, lines = await ended(gateway)
+            assert code == 3
+            assert lines[-1].startswith("streamd: the gateway's own server has ended: ")
+
+    asyncio.run(main())
+
+
+def test_its_server_does_not_outlive_a_kill_for_the_next_one(tmp_path):
+    """After kill -9 of the gateway the next one can be started at once, with all that was acknowledged."""
+
+    async def main():
+        async with started("--dir", tmp_path / "data") as gateway:
+            device = await connect(gateway.port, "device")
+            await device.publish(b"t", b"1")
+            await ended(gateway, signal.SIGKILL)
+        async with started("--dir", tmp_path / "data") as gateway:
+            reader = await connect(gateway.port, "reader")
+            await reader.subscribe(
+                p.Subscription("t", 1), properties={Property.USER_PROPERTY: (("start", "earliest"),)}
+            )
+            assert (await reader.receive()).payload == b"1"
+
+    asyncio.run(main())
+
+
+def test_logs_by_prefix_with_settings_of_their_own(streamd_store):
+    async def main():
+        logs = ("--log", "devices=telemetry,shards=3,retention=60", "--log", "alarms/fire=alarms", "--shards", "2")
+        async with started("--url", streamd_store, *logs, "--retention", "900") as gateway:
+            device = await connect(gateway.port, "device")
+            reader = await connect(gateway.port, "reader")
+            await reader.subscribe(p.Subscription("#", 1))
+            topics = [b"devices/a", b"devices", b"devicesx/a", b"alarms/fire/1", b"alarms/water", b"x"]
+            for topic in topics:
+                await device.publish(topic, b"1")
+            assert sorted([(await reader.receive()).topic for _ in topics]) == sorted(topics)
+            with redis.Redis.from_url(streamd_store) as client:
+                for name, shards, retention_s, count in [
+                    ("telemetry", 3, 60, 2),
+                    ("alarms", 2, 900, 1),
+                    ("mqtt", 2, 900, 3),
+                ]:
+                    found = TopicLog.open(client, name).info()
+                    assert found["retention_s"] == retention_s
+                    keys = list(client.scan_iter(f"{{{name}/*}}:g*"))
+                    assert len(keys) == shards
+                    assert sum(map(client.xlen, keys)) == count
+            assert (await ended(gateway, signal.SIGTERM))[0] == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--log", "devices"], 2, "--log devices: give PREFIX=NAME"),
+        (["--log", "a=one", "--log", "a/b=two"], 2, "overlaps"),
+        (["--log", "a=one,shards=none"], 2, "'shards=none' is no setting"),
+        (["--log", "$SYS=one"], 2, "the gateway's own"),
+        (["--shards", "0"], 2, "shards"),
+        (["--retention", "-5"], 2, "retention"),
+        (["--idempotent-content", "a"], 2, "--idempotent-content a: give FILTER=SECONDS"),
+        (["--idempotent-content", "a/#/b=5"], 2, "--idempotent-content a/#/b=5"),
+        (["--receive-maximum", "0"], 2, "--receive-maximum 0: give a number from 1 to 65535"),
+        (["--packet-bytes-max", "5"], 2, "--packet-bytes-max 5"),
+        (["--sys-interval", "-1"], 2, "--sys-interval -1"),
+        (["--password-file", "/nowhere/passwords"], 2, "/nowhere/passwords"),
+        (["--acl-file", "/nowhere/acl"], 2, "/nowhere/acl"),
+        (["--tls-port", "0"], 2, "--tls-cert"),
+        (["--url", "http://127.0.0.1"], 2, "Redis URL must specify"),
+        (["--url", "redis://127.0.0.1:1"], 3, "is a server running there?"),
+        (["--bind", "no.such.host.invalid"], 2, "--bind no.such.host.invalid"),
+        (["--dir", "/proc/nowhere"], 3, "--dir /proc/nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path, options, code, says):
+    words = [sys.executable, "-m", "streamd", "mqtt", "--port", "0"]
+    if "--url" not in options and "--dir" not in options:
+        words += ["--dir", str(tmp_path / "data")]
+    done = subprocess.run([*words, *options], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    lines = done.stderr.splitlines()
+    assert done.returncode == code, lines
+    assert [one for one in lines if one.startswith("streamd: ") and says in one], lines
+    assert len(lines) == 1, lines
+    assert done.stdout == ""
+
+
+def test_a_port_that_is_taken_and_a_second_gateway(streamd_store):
+    async def main():
+        async with started("--url", streamd_store) as gateway:
+            words = [sys.executable, "-m", "streamd", "mqtt", "--url", streamd_store, "--port", str(gateway.port)]
+            second = await asyncio.create_subprocess_exec(
+                *words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            code, lines = await ended(second)
+            assert (code, len(lines)) == (3, 1)
+            assert re.fullmatch(
+                r"streamd: another gateway uses this store: process \d+ on \S+; stop it first", lines[0]
+            )
+
+    asyncio.run(main())
