@@ -116,6 +116,7 @@ class Chaos:
         self.devices: list[Device] = []
         self.subscribers: list[Subscriber] = []
         self.stuck = 0
+        self.has_killed_enough = asyncio.Event()
 
     async def run(self) -> Outcome:
         """Do it, and return what was found."""
@@ -188,9 +189,8 @@ class Chaos:
             self._look(tasks + devices + ([killing] if killing is not None else []))
             self.say(self._progress(time.monotonic() - began))
         if killing is not None:
-            killing.cancel()
-            with suppress(asyncio.CancelledError):
-                await killing
+            self.has_killed_enough.set()
+            await killing  # what it has ended is there again then
         world.is_over = True
         self.record.event("run", "nothing new from here on")
         await self._until_quiet(devices)
@@ -222,9 +222,12 @@ class Chaos:
         return f"{said}, {delivered:,} delivered{'; ' if kills else ''}{kills}"
 
     async def _kill(self) -> None:
-        """Kill one of the processes and start it again, until this is cancelled."""
+        """Kill one of the processes and start it again, and so on."""
         while True:
-            await pause(self.chance.uniform(0.5, 1.5) * self.options.kill_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.chance.uniform(0.5, 1.5) * self.options.kill_s):
+                    await self.has_killed_enough.wait()
+                    return
             chosen = {None: self.killable, "store": self.killable[:1], "gateway": self.killable[1:]}
             which = chosen[self.options.only_kill]
             # Now and then both at once, and now and then the gateway ends in an orderly way.
@@ -238,8 +241,7 @@ class Chaos:
                 else:
                     self.record.event("run", f"kill -9 of {process.name}")
                     process.kill()
-            starting = asyncio.gather(*(asyncio.to_thread(process.start) for process in killed))
-            await asyncio.shield(starting)
+            await asyncio.gather(*(asyncio.to_thread(process.start) for process in killed))
             self.record.event("run", f"{' and '.join(one.name for one in killed)} there again")
 
     async def _until_quiet(self, devices: list[asyncio.Task[None]]) -> None:

@@ -32,7 +32,7 @@ from streamd.clients.mqtt.gateway.shares import Shares
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
 from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.gateway.wills import Wills
-from streamd.clients.mqtt.store.link import Link, StoreFault, Target, Words, encode
+from streamd.clients.mqtt.store.link import SILENT_S, Link, StoreFault, Target, Words, encode
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
@@ -81,7 +81,9 @@ class Gateway:
         self.link = Link(target, "streamd-mqtt", self._store_changed)
         self.history = Link(target, "streamd-mqtt-history")
         self._waiting_link = Link(target, "streamd-mqtt-tail")
-        self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(settings.url)
+        self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
+            settings.url, socket_timeout=SILENT_S, socket_connect_timeout=SILENT_S
+        )
         self.publishing = Publishing(self.link, self.run)
         self.publishing.on_stored = self.counters.acknowledging.observe
         self.unwritten = Unwritten(self)
