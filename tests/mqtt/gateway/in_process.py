@@ -20,10 +20,13 @@ class Running:
     """A gateway and its port: compiled, it takes no attributes that are not its own."""
 
     def __init__(self, gateway, port):
-        self.gateway, self.port = gateway, port
+        vars(self).update(gateway=gateway, port=port)
 
     def __getattr__(self, name):
         return getattr(self.gateway, name)
+
+    def __setattr__(self, name, value):
+        setattr(self.gateway, name, value)
 
 
 @asynccontextmanager
