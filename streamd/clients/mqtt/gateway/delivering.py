@@ -19,6 +19,7 @@ from streamd.clients.mqtt.store.tailing import TailedLog
 
 More = tuple[tuple[int, PropertyValue], ...]
 _RECEIVERS_MAX: Final = 10_000  # topics
+_ALIAS_BYTES: Final = 8  # that a topic alias may add to a packet
 _TURN: Final = 2_000  # entries of the ring that one session looks at, before others have their turn
 GAP: Final = "gap"  # the user property that tells a client that messages were removed before it got them
 
@@ -176,8 +177,11 @@ class Delivery:
             return False
         version = connection.version
         if session.gap is not None and version == 5:
-            more = (*more, (Property.USER_PROPERTY, ((GAP, session.gap),)))
-            session.gap = None
+            gap = (Property.USER_PROPERTY, ((GAP, session.gap),))
+            noted = entry.head(version, qos, retain, now_ms, (*more, gap))
+            if noted.whole_bytes + _ALIAS_BYTES <= connection.packet_bytes_max:  # otherwise the next one tells it
+                more = (*more, gap)
+                session.gap = None
         # (A message of QoS 2 of a group may never leave: it cannot be the one that tells an alias.)
         if connection.aliases is not None and (share is None or qos != 2):
             head = connection.aliased_head(entry, qos, retain, now_ms, more)

@@ -146,7 +146,7 @@ class Link:
         return replies
 
     def _flush(self) -> None:
-        if self._out and self._transport is not None and self.is_up:
+        if self._out and self._transport is not None and self.is_up and not self._transport.is_closing():
             self._transport.write(b"".join(self._out))
         self._out.clear()
 

@@ -1,7 +1,7 @@
 """Stores messages in their logs: what comes in a turn leaves together, and each message is stored once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -29,9 +29,21 @@ class Publication:
     """A message on its way into a log.
 
     producer, iid: its name; every message has one. awaiting: the key and the packet identifier that are noted with it.
+    goes_to: the generation that it may be stored in, as those before do not know its name.
     """
 
-    __slots__ = ("awaiting", "done", "generation", "iid", "log", "producer", "publisher", "size_bytes", "words")
+    __slots__ = (
+        "awaiting",
+        "done",
+        "generation",
+        "goes_to",
+        "iid",
+        "log",
+        "producer",
+        "publisher",
+        "size_bytes",
+        "words",
+    )
 
     def __init__(
         self,
@@ -46,6 +58,7 @@ class Publication:
         self.log, self.publisher, self.words = log, publisher, words
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
         self.generation = 0  # that it was sent to last
+        self.goes_to = log.handle.meta.current.number
         self.size_bytes = sum(map(len, words))
 
 
@@ -144,6 +157,10 @@ class Publishing:
             log = of_log.waiting[0].log
             if of_log.under_way and of_log.generation != log.generation.number:
                 continue  # what is under way may be refused, and must not be overtaken
+            if of_log.generation != log.generation.number and self._are_ahead(of_log, log):
+                of_log.is_refreshing = True
+                self._spawn(self._ask_older(log, of_log))
+                continue
             taken, of_log.waiting = of_log.waiting[:room], of_log.waiting[room:]
             of_log.generation = log.generation.number
             of_log.under_way += len(taken)
@@ -223,9 +240,12 @@ class Publishing:
         of_log.refused.append(one)
         if not of_log.is_refreshing:
             of_log.is_refreshing = True
-            task = self._loop.create_task(self._refresh(one.log, of_log))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._refresh(one.log, of_log))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _refresh(self, log: OpenLog, of_log: _OfLog) -> None:
         await self._link.ask(("PING",))  # behind all that is under way
@@ -235,6 +255,9 @@ class Publishing:
             # The tail may have read the log's settings just before.
             if any(one.generation == log.generation.number for one in of_log.refused):
                 error = f"a stream of log {log.name!r} is missing or was ended by hand: reconfigure the log"
+            for one in of_log.refused:
+                following = log.handle.meta.after(one.generation)
+                one.goes_to = log.generation.number if following is None else following.number
         except Exception as fault:  # the log was dropped, or the store is away
             error = str(fault)
         refused, of_log.refused = of_log.refused, []
@@ -249,19 +272,57 @@ class Publishing:
         if self._waiting and not self._is_planned:
             self._plan()
 
+    def _are_ahead(self, of_log: _OfLog, log: OpenLog) -> bool:
+        """Return whether a generation has begun since messages with names came: the one before may know them."""
+        number = log.generation.number
+        return any(one.goes_to < number and one.producer is not self.own_producer for one in of_log.waiting)
+
+    async def _ask_older(self, log: OpenLog, of_log: _OfLog) -> None:
+        """Ask the generations before the present one for the messages that wait, and that they may know."""
+        while self._are_ahead(of_log, log):
+            meta = log.handle.meta
+            current = log.generation.number
+            waiting = [one for one in of_log.waiting if one.goes_to < current and one.producer is not self.own_producer]
+            asked = [
+                (one, generation)
+                for one in waiting
+                for generation in meta.generations
+                if one.goes_to <= generation.number < current
+            ]
+            replies = await self._link.ask(*[_addition(one, generation) for one, generation in asked])
+            known: dict[Publication, bytes] = {}
+            for (one, _), reply in zip(asked, replies, strict=True):
+                if type(reply) is bytes:
+                    known.setdefault(one, reply)
+            for one in waiting:
+                one.goes_to = current
+            of_log.waiting = [one for one in of_log.waiting if one not in known]
+            self._waiting -= len(known)
+            for one, found in known.items():
+                self.backlog_bytes -= one.size_bytes
+                ms, seq = found.split(b"-")
+                one.done((int(ms), int(seq)), None)
+        of_log.is_refreshing = False
+        if self._waiting and not self._is_planned:
+            self._plan()
+
     async def find_in(self, one: Publication, generations: list[layout.Generation]) -> Id | None:
         """Return the entry ID of a named message that a closed generation has; None if none of them has it.
 
         A closed generation refuses the message, unless it knows its name.
         """
         for generation in generations:
-            key = one.log.keys_of(generation)[generation.shard_named(one.publisher)]
-            words = (b"XADD", key, b"NOMKSTREAM", b"IDMP", one.producer, one.iid, b"*", *one.words)
-            (reply,) = await self._link.ask(words)
+            (reply,) = await self._link.ask(_addition(one, generation))
             if type(reply) is bytes:
                 ms, seq = reply.split(b"-")
                 return int(ms), int(seq)
         return None
+
+
+def _addition(one: Publication, generation: layout.Generation) -> list[bytes | str | int]:
+    """Return the XADD of a named message for a generation that is closed."""
+    key = one.log.keys_of(generation)[generation.shard_named(one.publisher)]
+    return [b"XADD", key, b"NOMKSTREAM", b"IDMP", one.producer, one.iid, b"*", *one.words]
 
 
 def _of_transaction(replies: list[Any]) -> Any:

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 from streamd.clients.mqtt.store.positions import Position
@@ -81,10 +82,10 @@ class Ring:
         assert self.first <= number <= self.next
         if number == self.next:
             return
-        chunks = list(self._chunks)
+        chunks = self._chunks
         at = bisect_right(chunks, number, key=lambda chunk: chunk.first) - 1
         skipped = number - chunks[at].first
-        for chunk in chunks[at:]:
+        for chunk in islice(chunks, at, None):  # nothing comes into the ring while a reader walks it
             yield from chunk.entries[skipped:] if skipped else chunk.entries
             skipped = 0
 
