@@ -326,6 +326,8 @@ class Model:
             session.came += 1
             due.serial = session.came
         due.got.append(copy if due.has_ids else copy._replace(ids=()))
+        if not session.is_connected and copy.qos < 2:  # it came while the broker was being killed
+            session.allowed_again[message.number] += 1
         if not copy.qos:
             return None
         session.flying[packet_id] = Flying(due, copy)
