@@ -72,6 +72,7 @@ class Due:
     least: int = 1
     is_loose: bool = False
     has_ids: bool = True
+    serial: int = 0  # its place in the order of what the session got
     got: list[Copy] = field(default_factory=list)
 
     def takes(self, copy: Copy) -> bool:
@@ -132,6 +133,7 @@ class Session:
     is_connected: bool = True
     gone_at: float = 0.0
     links: int = 1
+    came: int = 0
     allowed_again: Counter[int] = field(default_factory=Counter)  # after a kill: messages of QoS 1 that it had
     completed: set[int] = field(default_factory=set)  # packet identifiers that had PUBCOMP
     allowed_pubrel: set[int] = field(default_factory=set)  # after a kill: a broker may note PUBCOMP a little later
@@ -168,7 +170,7 @@ class Model:
             return is_present
         session.version, session.expiry, session.is_connected = version, expiry, True
         session.links += 1
-        session.again = dict(session.flying)
+        session.again = dict(sorted(session.flying.items(), key=lambda pair: pair[1].due.serial))
         for due in session.dues:
             if max(copy.qos for way in due.ways for copy in way) == 0:
                 due.least = 0
@@ -320,7 +322,12 @@ class Model:
             self._fault(who, f"reordered: {_shown(arrival)} behind message {session.newest[key]} of the same topic")
         if not message.is_will:
             session.newest[key] = max(session.newest.get(key, -1), message.number)
+        if not due.got:
+            session.came += 1
+            due.serial = session.came
         due.got.append(copy if due.has_ids else copy._replace(ids=()))
+        if not session.is_connected and copy.qos < 2:  # it came while the broker was being killed
+            session.allowed_again[message.number] += 1
         if not copy.qos:
             return None
         session.flying[packet_id] = Flying(due, copy)
