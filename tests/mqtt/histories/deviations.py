@@ -32,7 +32,7 @@ class Deviations:
 
 
 NONE = Deviations()
-GATEWAY = Deviations(qos_0_again_after_kill=True)
+GATEWAY = Deviations()
 MOSQUITTO_2_0_11 = Deviations(
     any_qos_of_overlapping=True,
     keeps_first_options=True,

@@ -263,7 +263,7 @@ class Connecting:
         for name, replay in gateway.delivery.replays.items():
             position = record.positions.get(name)
             if position is not None and not position.has_reached(replay.tailed.position):
-                gateway.delivery.set_back(session, replay.tailed, position)
+                gateway.delivery.set_back(session, replay.tailed, position, is_lost)
         return session
 
     def _awaiting_keys(self, session: Session) -> list[str]:

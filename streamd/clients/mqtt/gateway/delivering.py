@@ -139,6 +139,13 @@ class Delivery:
         target = self.receivers(entry.topic).get(session)
         return target is None or self._send(session, target, entry)
 
+    def has_gone(self, session: Session, entry: Stored, began: Position) -> bool:
+        """Return whether a gateway that was killed may have sent a message that must not come twice, one of QoS 0."""
+        if not began.has_passed(entry.generation, entry.shard, entry.entry_id):
+            return False
+        target = self.receivers(entry.topic).get(session)
+        return target is not None and not (entry.qos and target.qos)
+
     def send_retained(self, session: Session, entry: Stored, qos: int, identifier: int | None) -> bool:
         """Send a retained message because of a new subscription; return False if there is no room."""
         more: More = () if identifier is None else ((Property.SUBSCRIPTION_IDENTIFIER, (identifier,)),)
@@ -226,9 +233,10 @@ class Delivery:
         self._counters.gaps += 1
         session.gap = tailed.log.name
 
-    def set_back(self, session: Session, tailed: TailedLog, position: Position) -> None:
+    def set_back(self, session: Session, tailed: TailedLog, position: Position, is_after_kill: bool = False) -> None:
         """Let a session read a log from a position on, which is behind the tail."""
         cursor = Cursor(self, session, tailed, position)
+        cursor.is_after_kill = is_after_kill
         self._forget_cursor(session, tailed.log.name)
         if session.cursors is None:
             session.cursors = {}

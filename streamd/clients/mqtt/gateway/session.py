@@ -31,15 +31,16 @@ class Cursor:
     """How far a session that is behind has come in one log.
 
     number: of its next entry in the ring; None while it reads from the store. skip: what it had seen before it came to
-    the ring.
+    the ring. is_after_kill: the client was connected when an earlier gateway was killed.
     """
 
-    __slots__ = ("delivery", "number", "position", "session", "skip", "tailed")
+    __slots__ = ("delivery", "is_after_kill", "number", "position", "session", "skip", "tailed")
 
     def __init__(self, delivery: Delivery, session: Session, tailed: TailedLog, position: Position) -> None:
         self.delivery, self.session, self.tailed, self.position = delivery, session, tailed, position
         self.number: int | None = None
         self.skip: Position | None = None
+        self.is_after_kill = False
 
     @property
     def filters(self) -> Sequence[str]:
@@ -48,6 +49,8 @@ class Cursor:
 
     def offer(self, entry: Stored) -> bool:
         """Send an entry, if it is the session's; return False if there is no room for it."""
+        if self.is_after_kill and self.delivery.has_gone(self.session, entry, self.tailed.began):
+            return True
         return self.delivery.offer(self.session, entry)
 
     def missed(self, shard: int) -> None:

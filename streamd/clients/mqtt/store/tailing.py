@@ -22,10 +22,11 @@ LAG_MAX: Final = 10_000
 
 
 class TailedLog:
-    """The tail of one log."""
+    """The tail of one log. began: where this gateway began to read it."""
 
     def __init__(self, log: OpenLog, position: Position, ring: Ring) -> None:
         self.log = log
+        self.began = position
         self.ring = ring
         self.at = list(position.at)
         self.generation = position.generation
