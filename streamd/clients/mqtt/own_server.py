@@ -99,6 +99,10 @@ async def _start(directory: Path, path: Path, appendfsync: str) -> OwnServer:
                     return OwnServer(directory, process, said)
     except TimeoutError:
         process.kill()
+    except BaseException:  # the gateway was told to end
+        process.terminate()
+        await process.wait()
+        raise
     await process.wait()
     raise ServerFault(f"the server for --dir {directory} did not start: {_last_line(said)}")
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -47,7 +48,7 @@ def serve(arguments: argparse.Namespace) -> int:
         kinds = frozenset({"mqtts", "wss"}) if listeners.tls_user_from_certificate else frozenset[str]()
         return Settings(url, logs, access, limits, rules, arguments.allow_anonymous, is_loopback, kinds)
 
-    async def run() -> int:
+    async def run() -> None:
         server: OwnServer | None = None
         if arguments.url is None:
             server = await start_server(arguments.dir, arguments.appendfsync)
@@ -59,11 +60,13 @@ def serve(arguments: argparse.Namespace) -> int:
                 await gateway.start()
                 await seeing.start(arguments.bind, arguments.metrics_port)
                 listening = await start(gateway.loop, listeners, lambda kind, _: gateway.make_connection(kind))
+                reload = partial(_reload, gateway, listening)
+                gateway.loop.add_signal_handler(signal.SIGHUP, lambda: gateway.spawn(reload()))
                 _show_banner(arguments, listening, seeing, server)
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(*_COLLECT)
-                return await _until_told(gateway, listening, server)
+                await _until_ended(server)
             finally:
                 if listening is not None:
                     listening.close()
@@ -73,25 +76,35 @@ def serve(arguments: argparse.Namespace) -> int:
             if server is not None:
                 await server.stop()
 
-    return uvloop.run(run())
+    return uvloop.run(_until_told(run()))
 
 
-async def _until_told(gateway: Gateway, listening: Listening, server: OwnServer | None) -> int:
-    """Serve until a signal comes, or the gateway's own server ends."""
-    told = asyncio.Event()
+async def _until_told(run: Coroutine[Any, Any, None]) -> int:
+    """Run something until a signal comes, which may be before it serves; return the exit code."""
+    running = asyncio.get_running_loop().create_task(run)
+    is_told = False
+
+    def tell() -> None:
+        nonlocal is_told
+        if not is_told:  # a second signal does not disturb the end
+            is_told = True
+            running.cancel()
+
     for one in (signal.SIGTERM, signal.SIGINT):
-        gateway.loop.add_signal_handler(one, told.set)
-    gateway.loop.add_signal_handler(signal.SIGHUP, lambda: gateway.spawn(_reload(gateway, listening)))
-    waits: list[Coroutine[Any, Any, Any]] = [told.wait()]
-    if server is not None:
-        waits.append(server.wait())
-    tasks = [gateway.loop.create_task(one) for one in waits]
-    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in others:
-        task.cancel()
-    if tasks[0] not in done:
-        raise CannotStart(f"the gateway's own server has ended: {tasks[1].result()}")
+        asyncio.get_running_loop().add_signal_handler(one, tell)
+    try:
+        await running
+    except asyncio.CancelledError:
+        pass
     return EXIT_OK
+
+
+async def _until_ended(server: OwnServer | None) -> None:
+    """Wait until the gateway's own server ends; for ever without one. Raises: CannotStart."""
+    if server is None:
+        await asyncio.Event().wait()
+    else:
+        raise CannotStart(f"the gateway's own server has ended: {await server.wait()}")
 
 
 async def _reload(gateway: Gateway, listening: Listening) -> None:

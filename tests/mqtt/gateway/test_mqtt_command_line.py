@@ -87,6 +87,31 @@ def test_its_own_server_ends_with_it_and_keeps_all(tmp_path, sent):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("moment", ["its server is there", "it is ready"])
+def test_a_signal_ends_it_in_order_as_soon_as_it_has_begun(tmp_path, moment):
+    """A signal right behind `ready`, or before it, ends the server, too, and is no end by a signal."""
+    words = [sys.executable, "-m", "streamd", "mqtt", "--port", "0", "--dir", str(tmp_path / "data")]
+    environment = {name: value for name, value in os.environ.items() if name != "STREAMD_URL"}
+    gateway = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        if moment == "it is ready":
+            assert gateway.stdout is not None
+            assert "  ready\n" in iter(gateway.stdout.readline, "")
+            gateway.send_signal(signal.SIGHUP)
+        else:
+            while not (tmp_path / "data" / "streamd.lock").exists():
+                assert gateway.poll() is None
+                os.sched_yield()
+        gateway.send_signal(signal.SIGTERM)
+        gateway.communicate(timeout=WAIT_S)
+        assert gateway.returncode == 0
+    finally:
+        gateway.kill()
+        gateway.communicate()
+    with pytest.raises(redis.ConnectionError):
+        process_of(tmp_path / "data")
+
+
 def test_it_ends_when_its_own_server_is_killed(tmp_path):
     async def main():
         async with started("--dir", tmp_path / "data") as gateway:
