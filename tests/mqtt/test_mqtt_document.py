@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,12 +92,13 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path) -> Iterator[Shell]:
-    shell = Shell(tmp_path)
-    yield shell
-    for one in shell.gateways:
-        one.kill()
-        one.communicate()
+def shell() -> Iterator[Shell]:
+    with tempfile.TemporaryDirectory() as place:  # whose path is short enough for a socket
+        shell = Shell(Path(place))
+        yield shell
+        for one in shell.gateways:
+            one.kill()
+            one.communicate()
 
 
 @needs_clients
