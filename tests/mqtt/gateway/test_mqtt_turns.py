@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
 import redis.asyncio
 
 from streamd.clients.mqtt.codec import packets as p
@@ -37,6 +38,7 @@ def test_a_subscribe_whose_start_the_store_does_not_tell_is_answered(streamd_sto
     asyncio.run(main())
 
 
+@pytest.mark.interpreted(reason="a compiled gateway takes no connection of a test")
 def test_a_client_whose_connect_took_longer_than_its_keep_alive_is_looked_after():
     async def main():
         now = 1_000.0
