@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.decoder import Decoder
@@ -92,10 +92,8 @@ class Connection:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new socket."""
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self.transport = transport  # type: ignore[assignment]
-        assert self.transport is not None
-        self.transport.set_write_buffer_limits(high=_HIGH_BYTES)
+        self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's are not of the class
+        transport.set_write_buffer_limits(high=_HIGH_BYTES)
         self.gateway.connected(self)
 
     def data_received(self, data: bytes) -> None:
