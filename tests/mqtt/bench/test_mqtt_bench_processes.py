@@ -52,3 +52,11 @@ def test_without_processes_there_is_nothing_to_tell():
 def test_a_process_that_does_not_exist_is_said_to_be_gone():
     with pytest.raises(processes.ProcessGone, match="process 999999999 does not exist"):
         processes.cpu_s([os.getpid(), 999_999_999])
+
+
+def test_a_child_that_has_ended_has_no_memory_and_is_no_fault():
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has taken notice yet
+        assert processes.anonymous_bytes([os.getpid()]) > 1_000_000
+        with pytest.raises(processes.ProcessGone, match="its memory cannot be read"):
+            processes.anonymous_bytes([child.pid])

@@ -1,7 +1,7 @@
 """CPU time and memory of processes, their children included, as Linux tells them."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -16,7 +16,7 @@ def cpu_s(processes: Iterable[int]) -> float:
 
     Raises: ProcessGone.
     """
-    return sum(_cpu_s(process) for process in _with_children(processes))
+    return _summed(_cpu_s, processes)
 
 
 def anonymous_bytes(processes: Iterable[int]) -> int:
@@ -24,7 +24,18 @@ def anonymous_bytes(processes: Iterable[int]) -> int:
 
     Raises: ProcessGone.
     """
-    return sum(_anonymous_bytes(process) for process in _with_children(processes))
+    return int(_summed(_anonymous_bytes, processes))
+
+
+def _summed(tell: Callable[[int], float], processes: Iterable[int]) -> float:
+    wanted, total = set(processes), 0.0
+    for process in _with_children(wanted):
+        try:
+            total += tell(process)
+        except ProcessGone:  # a child that ended while we looked: its parent has its CPU time, nobody its memory
+            if process in wanted:
+                raise
+    return total
 
 
 def _with_children(processes: Iterable[int]) -> list[int]:
