@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.ports import free_port
-from bench.servers import COMPILED, Target
+from bench.servers import COMPILED, Target, environment
 
 START_S = 60.0
 # Debian has it where only root looks by itself.
@@ -47,7 +47,9 @@ def running(kind: str, store_options: tuple[str, ...]) -> Iterator[Broker]:
     with Target(kind, store_options) as store:
         python = [sys.executable] if kind == PURE else [str(COMPILED), "-P"]
         command = [*python, "-m", "streamd", "mqtt", "--url", f"redis://127.0.0.1:{store.port}", "--port", "0"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            command, env=environment(kind), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         try:
             yield Broker(kind, _port_of_gateway(process), [store.process.pid, process.pid])
         finally:
