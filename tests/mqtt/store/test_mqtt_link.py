@@ -9,6 +9,7 @@ from streamd.base.clock import Clock
 from streamd.clients.mqtt.store.link import Link, Target
 from streamd.clients.mqtt.store.logs import LogSettings, open_log
 from streamd.clients.mqtt.store.publishing import Publication, Publishing
+from streamd.clients.mqtt.store.stored import packed_fields
 from streamd.testing import EmbeddedServer
 
 
@@ -71,9 +72,9 @@ async def publish_through(port, cuts, count, with_note):
     for number in range(count):
         publisher = b"c%d" % (number % 3)
         awaiting = f"{log.awaiting_key(log.shard_of(publisher), 'uid')} {number}" if with_note else None
-        words = [b"t", b"t", b"p", b"%d" % number, b"c", publisher]
+        fields = packed_fields(b"t", b"%d" % number, publisher, 0, False, {})
         publishing.publish(
-            Publication(log, publisher, words, publishing.own_producer, publishing.own_name(), awaiting, stored)
+            Publication(log, publisher, fields, publishing.own_producer, publishing.own_name(), awaiting, stored)
         )
     async with asyncio.timeout(20):
         await done

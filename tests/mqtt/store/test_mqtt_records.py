@@ -1,5 +1,6 @@
 """Sessions and messages as they are stored: what is written is what is read."""
 
+import hiredis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from streamd.clients.mqtt.store.records import (
     will_from_text,
     will_to_text,
 )
-from streamd.clients.mqtt.store.stored import parse_stored, version_of, words_of
+from streamd.clients.mqtt.store.stored import packed_fields, parse_stored, version_of
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=4).map(tuple)
@@ -36,9 +37,16 @@ PROPERTIES = st.fixed_dictionaries(
 TOPICS = TEXT.filter(bool).map(str.encode)
 
 
+def unpacked(fields):
+    """Return the words of packed fields, as a server reads them."""
+    reader = hiredis.Reader()
+    reader.feed(b"*%d\r\n%b" % fields)
+    return reader.gets()
+
+
 @given(TOPICS, st.binary(max_size=20), TEXT.map(str.encode), st.integers(0, 2), st.booleans(), PROPERTIES)
 def test_a_message_is_read_as_it_was_stored(topic, payload, publisher, qos, retain, properties):
-    words = words_of(topic, payload, publisher, qos, retain, properties)
+    words = unpacked(packed_fields(topic, payload, publisher, qos, retain, properties))
     found = parse_stored("log", 1, 0, (1_000, 0), words)
     assert (found.topic, found.payload, found.publisher) == (topic, payload, publisher)
     assert (found.qos, found.is_retained, found.expires_ms) == (qos, retain, None)
@@ -50,7 +58,7 @@ def test_a_message_is_read_as_it_was_stored(topic, payload, publisher, qos, reta
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 10_000_000))
 def test_the_rest_of_an_expiry_is_rounded_up(expiry_s, waited_ms):
-    words = words_of(b"t", b"p", b"c", 1, False, {Property.MESSAGE_EXPIRY_INTERVAL: expiry_s})
+    words = unpacked(packed_fields(b"t", b"p", b"c", 1, False, {Property.MESSAGE_EXPIRY_INTERVAL: expiry_s}))
     found = parse_stored("log", 1, 0, (1_000, 0), words)
     now_ms = 1_000 + waited_ms
     assert found.expires_ms == 1_000 + max(1, expiry_s * 1_000)

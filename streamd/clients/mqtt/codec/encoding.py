@@ -11,6 +11,7 @@ from streamd.clients.mqtt.codec.reason_codes import PacketType
 
 _DUP, _QOS = 0b1000, 0b0110
 _ACKS = {PacketType.PUBACK: 0x40, PacketType.PUBREC: 0x50, PacketType.PUBREL: 0x62, PacketType.PUBCOMP: 0x70}
+_PUBLISH = int(PacketType.PUBLISH)
 _ACKS_OF_SUCCESS = {kind: bytes((head, 2)) for kind, head in _ACKS.items()}
 PINGRESP = b"\xd0\0"
 
@@ -46,12 +47,13 @@ class PublishHead:
     def __init__(
         self, topic: bytes, payload: bytes, qos: int, retain: bool, version: int, values: Properties = NO_PROPERTIES
     ) -> None:
-        behind = (properties(values) if version == 5 else b"") + payload
-        length = 2 + len(topic) + (2 if qos else 0) + len(behind)
-        first = PacketType.PUBLISH << 4 | qos << 1 | retain
-        self._before = bytes((first,)) + fields.variable(length) + U16.pack(len(topic)) + topic
+        behind = properties(values) + payload if version == 5 else payload
+        of_id = 2 if qos else 0
+        length = 2 + len(topic) + of_id + len(behind)
+        first = _PUBLISH << 4 | qos << 1 | retain
+        self._before = before = b"%c%b%b%b" % (first, fields.variable(length), U16.pack(len(topic)), topic)
         self._behind = behind
-        self.whole_bytes = len(self._before) + (2 if qos else 0) + len(behind)
+        self.whole_bytes = len(before) + of_id + len(behind)
 
     def packet(self, packet_id: int = 0, dup: bool = False) -> bytes:
         """Return the packet with an identifier; 0 for QoS 0."""

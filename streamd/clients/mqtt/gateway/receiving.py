@@ -13,7 +13,7 @@ from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
 from streamd.clients.mqtt.gateway.session import LookedUp
 from streamd.clients.mqtt.session.incoming import Aliases, Arrival
 from streamd.clients.mqtt.store.publishing import Publication
-from streamd.clients.mqtt.store.stored import version_of, words_of
+from streamd.clients.mqtt.store.stored import packed_fields, version_of
 from streamd.clients.topics.entry_ids import Id
 from streamd.clients.topics.filters import TopicFilter
 from streamd.clients.topics.layout import Generation
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.session import Session
     from streamd.clients.mqtt.store.logs import OpenLog
 
+# (Members of enumerations, which cost as much to look up as a call.)
+_STORE: Final = Arrival.STORE
+_PUBACK: Final = PacketType.PUBACK
+_PUBREC: Final = PacketType.PUBREC
 IID: Final = "iid"  # the user property that names a message
 _FORGOTTEN: Final = (
     "stored; but so many iids came from this client that the oldest may be forgotten: "
@@ -70,10 +74,9 @@ class Receiving:
         if qos:
             assert session.incoming is not None
             arrival = session.incoming.publish(qos, packet.packet_id)
-            if arrival == Arrival.REPEATED:
-                connection.acknowledge(PacketType.PUBREC, packet.packet_id)
-                return
-            if arrival == Arrival.BEING_STORED:
+            if arrival is not _STORE:
+                if arrival is Arrival.REPEATED:
+                    connection.acknowledge(PacketType.PUBREC, packet.packet_id)
                 return
         if topic[:1] == b"$":
             self._refuse(connection, packet, Reason.TOPIC_NAME_INVALID, "topics with $ are the server's")
@@ -117,12 +120,12 @@ class Receiving:
                 session.awaiting_keys = {}
             session.awaiting_keys[packet.packet_id] = key
             awaiting = f"{key} {packet.packet_id}"
-        words = words_of(topic, packet.payload, client, qos, packet.retain, values)
+        fields = packed_fields(topic, packet.payload, client, qos, packet.retain, values)
         producer = publishing.own_producer if name is None else client
         iid = publishing.own_name() if name is None else name
         session.storing += 1
         done = partial(self._stored, connection, session, packet.packet_id, qos, None if name is None else log)
-        publication = Publication(log, client, words, producer, iid, awaiting, done)
+        publication = Publication(log, client, fields, producer, iid, awaiting, done)
         closed = log.handle.closed_generations() if name is not None else []
         if closed or session.looked_up:
             self._look_up(session, publication, closed)
@@ -212,12 +215,11 @@ class Receiving:
         session.incoming.stored(qos, packet_id)
         if connection.is_closing:
             return
-        kind = PacketType.PUBACK if qos == 1 else PacketType.PUBREC
         if text and connection.version == 5:
             answer = Puback if qos == 1 else Pubrec
             connection.answer(answer(packet_id, 0, {Property.REASON_STRING: text}))
         else:
-            connection.acknowledge(kind, packet_id)
+            connection.acknowledge(_PUBACK if qos == 1 else _PUBREC, packet_id)
 
     def _has_forgotten(self, log: OpenLog, client: bytes, entry_id: Id) -> bool:
         """Return whether a publisher's window may have forgotten some of its names before their time."""

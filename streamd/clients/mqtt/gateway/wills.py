@@ -9,7 +9,7 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.store.publishing import Publication
 from streamd.clients.mqtt.store.records import WILLS, key_of, parse_record
-from streamd.clients.mqtt.store.stored import version_of, words_of
+from streamd.clients.mqtt.store.stored import packed_fields, version_of
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
@@ -58,9 +58,9 @@ class Wills:
                 stored.set_result(error)
 
         client = client_id.encode()
-        words = words_of(will.topic, will.payload, client, will.qos, will.retain, values)
+        fields = packed_fields(will.topic, will.payload, client, will.qos, will.retain, values)
         # The same name after a kill: so it is stored once.
-        gateway.publishing.publish(Publication(log, client, words, _PRODUCER, f"{uid}:{name}".encode(), None, done))
+        gateway.publishing.publish(Publication(log, client, fields, _PRODUCER, f"{uid}:{name}".encode(), None, done))
         error = await stored
         if error is not None:
             gateway.warn(f"the will of client {client_id!r} was not published: {error}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import Final
 
 from streamd.clients.mqtt.codec.faults import Fault, against_protocol
 from streamd.clients.mqtt.codec.packets import Publish
@@ -15,6 +16,9 @@ class Arrival(IntEnum):
     STORE = 1  # it is a new message
     REPEATED = 2  # QoS 2: it was stored before; only the PUBREC is sent again
     BEING_STORED = 3  # QoS 2: the PUBREC will follow
+
+
+_STORE: Final = Arrival.STORE  # (to look up a member of an enumeration costs as much as a call)
 
 
 class Incoming:
@@ -52,7 +56,7 @@ class Incoming:
             self._storing_1 += 1
         else:
             self._storing_2.add(packet_id)
-        return Arrival.STORE
+        return _STORE
 
     def stored(self, qos: int, packet_id: int) -> None:
         """Note that a message is stored, before its PUBACK or PUBREC leaves."""

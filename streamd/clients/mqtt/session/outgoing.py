@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from streamd.clients.mqtt.codec.faults import against_protocol
 from streamd.clients.mqtt.codec.reason_codes import Reason
@@ -18,6 +18,11 @@ class State(IntEnum):
     PUBLISHED_1 = 1  # QoS 1: a PUBACK is awaited
     PUBLISHED_2 = 2  # QoS 2: a PUBREC is awaited
     RELEASED = 3  # QoS 2: PUBREL was sent, a PUBCOMP is awaited
+
+
+# (To look up a member of an enumeration costs more than all else in `send`.)
+_PUBLISHED_1: Final = State.PUBLISHED_1
+_PUBLISHED_2: Final = State.PUBLISHED_2
 
 
 class Sent(NamedTuple, Generic[P]):
@@ -109,15 +114,13 @@ class Outgoing(Generic[P]):
 
     def send(self, place: P, qos: int, retain: bool = False) -> int:
         """Put a new message in flight; return its packet identifier. There has to be room."""
-        assert self.room
-        packet_id = self.last_packet_id
-        while True:
+        assert self._quota
+        in_flight = self._in_flight
+        packet_id = self.last_packet_id % PACKET_IDS + 1
+        while packet_id in in_flight:
             packet_id = packet_id % PACKET_IDS + 1
-            if packet_id not in self._in_flight:
-                break
         self.last_packet_id = packet_id
-        state = State.PUBLISHED_1 if qos == 1 else State.PUBLISHED_2
-        self._in_flight[packet_id] = Sent(packet_id, place, state, retain)
+        in_flight[packet_id] = Sent(packet_id, place, _PUBLISHED_1 if qos == 1 else _PUBLISHED_2, retain)
         self._quota -= 1
         return packet_id
 
@@ -131,7 +134,7 @@ class Outgoing(Generic[P]):
 
         Raises: Fault, if the message has QoS 2.
         """
-        return self._finish(packet_id, State.PUBLISHED_1)
+        return self._finish(packet_id, _PUBLISHED_1)
 
     def pubrec(self, packet_id: int, reason: int) -> Answer:
         """Return what follows a PUBREC. A message that the client refused is no longer in flight.
@@ -166,7 +169,8 @@ class Outgoing(Generic[P]):
         if sent.state != state:
             raise against_protocol(f"an acknowledgement of the wrong kind for packet identifier {packet_id}")
         del self._in_flight[packet_id]
-        self._again.pop(packet_id, None)
+        if self._again:
+            self._again.pop(packet_id, None)
         if packet_id in self._uncounted:
             self._uncounted.remove(packet_id)
         else:

@@ -29,7 +29,9 @@ class StoreFault(Exception):
 
 
 def encode(words: Words) -> bytes:
-    """Return a request in RESP."""
+    """Return a request in RESP; one in bytes is encoded already."""
+    if type(words) is bytes:
+        return words
     parts = []
     count = 0
     for word in words:

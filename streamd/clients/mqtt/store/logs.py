@@ -79,6 +79,11 @@ def _overlap(one: str, other: str) -> bool:
     return one == other or one.startswith(other + "/") or other.startswith(one + "/")
 
 
+def head_of(key: bytes) -> bytes:
+    """Return the first words of an XADD to a stream."""
+    return pack((b"XADD", key, b"NOMKSTREAM"))
+
+
 class OpenLog:
     """A log that is open: its present generation, and the keys of its streams, ready for requests."""
 
@@ -94,7 +99,7 @@ class OpenLog:
         self.version = meta.version
         self.keys = [one.encode() for one in layout.stream_keys(self.name, self.generation)]
         # The words of an XADD before its name and its ID.
-        self.heads = [pack((b"XADD", key, b"NOMKSTREAM")) for key in self.keys]
+        self.heads = [head_of(key) for key in self.keys]
         self._shards: dict[bytes, int] = {}
 
     def shard_of(self, publisher: bytes) -> int:

@@ -7,7 +7,8 @@ from time import perf_counter
 from typing import Any, Final
 
 from streamd.clients.mqtt.store.link import Link
-from streamd.clients.mqtt.store.logs import OpenLog
+from streamd.clients.mqtt.store.logs import OpenLog, head_of
+from streamd.clients.mqtt.store.stored import PackedFields
 from streamd.clients.topics import layout
 from streamd.clients.topics.entry_ids import Id
 from streamd.clients.topics.messages import pack
@@ -28,13 +29,15 @@ Done = Callable[[Id | None, str | None], None]
 class Publication:
     """A message on its way into a log.
 
-    producer, iid: its name; every message has one. awaiting: the key and the packet identifier that are noted with it.
+    fields: of the entry. producer, iid: its name; every message has one. awaiting: the key and the packet identifier
+    that are noted with it.
     goes_to: the generation that it may be stored in, as those before do not know its name.
     """
 
     __slots__ = (
         "awaiting",
         "done",
+        "fields",
         "generation",
         "goes_to",
         "iid",
@@ -49,17 +52,18 @@ class Publication:
         self,
         log: OpenLog,
         publisher: bytes,
-        words: list[bytes],
+        fields: PackedFields,
         producer: bytes,
         iid: bytes,
         awaiting: str | None,
         done: Done,
     ) -> None:
-        self.log, self.publisher, self.words = log, publisher, words
+        self.log, self.publisher = log, publisher
+        self.words, self.fields = fields
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
         self.generation = 0  # that it was sent to last
         self.goes_to = log.handle.meta.current.number
-        self.size_bytes = sum(map(len, words))
+        self.size_bytes = len(self.fields)
 
 
 class _OfLog:
@@ -188,18 +192,8 @@ class Publishing:
     def _packed(self, one: Publication) -> bytes:
         log = one.log
         one.generation = log.generation.number
-        head = log.heads[log.shard_of(one.publisher)]
-        words = one.words
-        iid = one.iid
         producer = self._own_head if one.producer is self.own_producer else pack((b"IDMP", one.producer))
-        packed = b"*%d\r\n%b%b$%d\r\n%b\r\n$1\r\n*\r\n%b" % (
-            7 + len(words),
-            head,
-            producer,
-            len(iid),
-            iid,
-            pack(tuple(words)),
-        )
+        packed = _addition(one, log.heads[log.shard_of(one.publisher)], producer)
         if one.awaiting is None:
             return packed
         key, packet_id = one.awaiting.rsplit(" ", 1)
@@ -289,7 +283,7 @@ class Publishing:
                 for generation in meta.generations
                 if one.goes_to <= generation.number < current
             ]
-            replies = await self._link.ask(*[_addition(one, generation) for one, generation in asked])
+            replies = await self._link.ask(*[_closed_addition(one, generation) for one, generation in asked])
             known: dict[Publication, bytes] = {}
             for (one, _), reply in zip(asked, replies, strict=True):
                 if type(reply) is bytes:
@@ -312,17 +306,23 @@ class Publishing:
         A closed generation refuses the message, unless it knows its name.
         """
         for generation in generations:
-            (reply,) = await self._link.ask(_addition(one, generation))
+            (reply,) = await self._link.ask(_closed_addition(one, generation))
             if type(reply) is bytes:
                 ms, seq = reply.split(b"-")
                 return int(ms), int(seq)
         return None
 
 
-def _addition(one: Publication, generation: layout.Generation) -> list[bytes | str | int]:
+def _addition(one: Publication, head: bytes, producer: bytes) -> bytes:
+    """Return the XADD of a message. head, producer: its first words, and those of IDMP."""
+    iid = one.iid
+    return b"*%d\r\n%b%b$%d\r\n%b\r\n$1\r\n*\r\n%b" % (7 + one.words, head, producer, len(iid), iid, one.fields)
+
+
+def _closed_addition(one: Publication, generation: layout.Generation) -> bytes:
     """Return the XADD of a named message for a generation that is closed."""
     key = one.log.keys_of(generation)[generation.shard_named(one.publisher)]
-    return [b"XADD", key, b"NOMKSTREAM", b"IDMP", one.producer, one.iid, b"*", *one.words]
+    return _addition(one, head_of(key), pack((b"IDMP", one.producer)))
 
 
 def _of_transaction(replies: list[Any]) -> Any:

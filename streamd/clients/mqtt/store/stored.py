@@ -8,7 +8,7 @@ from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Properties, Proper
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.store.positions import Place
 from streamd.clients.topics.entry_ids import Id
-from streamd.clients.topics.messages import EXPIRY_DIGITS_MAX, to_entry
+from streamd.clients.topics.messages import EXPIRY_DIGITS_MAX, pack, to_entry
 
 _PLAIN_FIELDS = (4, 6, 8)  # topic and payload; and the publisher; and the QoS
 _QOS = {b"1": 1, b"2": 2}
@@ -152,8 +152,24 @@ def _properties(entry_id: Id, found: Mapping[bytes, bytes], generation: int, sha
     return values
 
 
-def words_of(topic: bytes, payload: bytes, publisher: bytes, qos: int, retain: bool, values: Properties) -> list[bytes]:
-    """Return the fields of the entry of a message, names and values in turn, as `topics` has them."""
+# How many words the fields of an entry are, names and values in turn, and these words in RESP.
+PackedFields = tuple[int, bytes]
+
+
+def packed_fields(
+    topic: bytes, payload: bytes, publisher: bytes, qos: int, retain: bool, values: Properties
+) -> PackedFields:
+    """Return the fields of the entry of a message, as `topics` has them."""
+    if qos and not retain and not values:
+        return 8, b"$1\r\nt\r\n$%d\r\n%b\r\n$1\r\np\r\n$%d\r\n%b\r\n$1\r\nc\r\n$%d\r\n%b\r\n$1\r\nq\r\n$1\r\n%d\r\n" % (
+            len(topic),
+            topic,
+            len(payload),
+            payload,
+            len(publisher),
+            publisher,
+            qos,
+        )
     words = [b"t", topic, b"p", payload, b"c", publisher]
     if qos:
         words += (b"q", b"1" if qos == 1 else b"2")
@@ -161,7 +177,7 @@ def words_of(topic: bytes, payload: bytes, publisher: bytes, qos: int, retain: b
         words += (b"r", b"1")
     if values:
         _add_properties(words, values)
-    return words
+    return len(words), pack(tuple(words))
 
 
 def _add_properties(words: list[bytes], values: Properties) -> None:
