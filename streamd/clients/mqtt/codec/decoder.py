@@ -78,13 +78,18 @@ class Decoder:
     def __init__(
         self, *, from_client: bool = True, version: int | None = None, packet_bytes_max: int = PACKET_BYTES_MAX
     ) -> None:
-        self.version = version
         self.packet_bytes_max = packet_bytes_max
         self.fault: Fault | None = None
-        self._from_client = from_client
+        self._body = parsing.Body(version or 0, from_client)
+        self._take_on(version or 0)
         # Of a packet that is not complete. A list of its pieces would take many times its length, where they are small.
         self._held = bytearray()
         self._wanted = 0  # bytes; with fewer there is nothing new to see
+
+    @property
+    def version(self) -> int | None:
+        """4 for 3.1.1, 5 for 5.0; None until a client's CONNECT has said it, also one with a fault."""
+        return self._body.version or None
 
     def feed(self, data: bytes) -> list[Packet]:
         """Return the packets that these bytes complete."""
@@ -97,7 +102,8 @@ class Decoder:
             data = bytes(self._held)
             self._held = bytearray()
         packets: list[Packet] = []
-        body = parsing.Body(data, self.version or 0, self._from_client)
+        body = self._body
+        body.data = data
         try:
             at = self._take(body, packets)
         except Fault as fault:
@@ -106,7 +112,7 @@ class Decoder:
             fault.__context__ = None
             self.fault = fault
             at = len(data)
-        self.version = body.version or None
+        body.data = b""
         if at < len(data):
             self._held += data[at:]
         return packets
@@ -114,7 +120,7 @@ class Decoder:
     def _take(self, body: parsing.Body, packets: list[Packet]) -> int:
         """Append the whole packets in these bytes; return the place behind them. Raises: Fault."""
         data, at, size = body.data, 0, len(body.data)
-        parsers, bytes_max = _BY_HEAD[body.from_client, body.version], self._bytes_max(body.version)
+        parsers, bytes_max = self._parsers, self._bytes_max
         while at < size:
             head = data[at]
             parse = parsers[head]
@@ -151,11 +157,15 @@ class Decoder:
             if type(packet) is Connect:
                 if is_too_long and body.version == 5:
                     raise malformed("the remaining length is longer than needed")
-                parsers, bytes_max = _BY_HEAD[body.from_client, body.version], self._bytes_max(body.version)
+                self._take_on(body.version)
+                parsers, bytes_max = self._parsers, self._bytes_max
             packets.append(packet)
             at = end
         return at
 
-    def _bytes_max(self, version: int) -> int:
-        is_first = not version and self._from_client
-        return min(FIRST_PACKET_BYTES_MAX, self.packet_bytes_max) if is_first else self.packet_bytes_max
+    def _take_on(self, version: int) -> None:
+        """Take packets of this version from now on; 0 before CONNECT."""
+        from_client = self._body.from_client
+        self._parsers = _BY_HEAD[from_client, version]
+        is_first = not version and from_client
+        self._bytes_max = min(FIRST_PACKET_BYTES_MAX, self.packet_bytes_max) if is_first else self.packet_bytes_max

@@ -21,14 +21,14 @@ _REFUSED_VERSION_3, _REFUSED_CLIENT_ID_3 = 1, 2  # return codes of CONNACK in 3.
 class Body:
     """The place of a packet's body in the bytes of a connection.
 
-    One serves for all packets in these bytes, as making one would take a good part of the time of a packet. version: 0
+    One serves for all packets of a connection, as making one would take a good part of the time of a packet. version: 0
     before CONNECT.
     """
 
     __slots__ = ("at", "data", "end", "flags", "from_client", "version")
 
-    def __init__(self, data: bytes, version: int, from_client: bool) -> None:
-        self.data = data
+    def __init__(self, version: int, from_client: bool) -> None:
+        self.data = b""
         self.at = self.end = self.flags = 0
         self.version = version
         self.from_client = from_client
@@ -136,8 +136,12 @@ def publish(body: Body) -> packets.Publish:
     topic = data[topic_at:at]
     packet_id = 0
     if qos:
-        body.at = at
-        packet_id, at = _packet_id(body)
+        if at + 2 > end:
+            raise malformed("a number of two bytes is cut")
+        packet_id = data[at] << 8 | data[at + 1]
+        at += 2
+        if not packet_id:
+            raise against_protocol("packet identifier 0")
     properties = NO_PROPERTIES
     if body.version == 5:
         if at < end and not data[at]:
@@ -154,7 +158,7 @@ def publish(body: Body) -> packets.Publish:
 
 def _ack(body: Body, kind: PacketType) -> tuple[int, int, Properties]:
     packet_id, at = _packet_id(body)
-    if at == body.end:  # nearly always
+    if at == body.end:
         return packet_id, 0, NO_PROPERTIES
     if body.version < 5:
         raise malformed(f"bytes are left over behind the packet identifier of {kind.name}")
@@ -169,6 +173,11 @@ def _ack(body: Body, kind: PacketType) -> tuple[int, int, Properties]:
 
 def puback(body: Body) -> packets.Puback:
     """Return a PUBACK. Raises: Fault."""
+    at = body.at
+    if body.end == at + 2:  # nearly always
+        packet_id = body.data[at] << 8 | body.data[at + 1]
+        if packet_id:
+            return packets.Puback(packet_id)
     return packets.Puback(*_ack(body, PacketType.PUBACK))
 
 

@@ -305,7 +305,7 @@ class Connection:
     def _take(self, packet: Packet) -> None:
         kind = type(packet)
         if kind is p.Publish:
-            self._publish(packet)  # type: ignore[arg-type]
+            self.gateway.receiving.publish(self, packet)  # type: ignore[arg-type]
         elif kind is p.Puback:
             self._puback(packet)  # type: ignore[arg-type]
         elif kind is p.Pubrec:
@@ -330,12 +330,6 @@ class Connection:
             self._disconnect(packet)  # type: ignore[arg-type]
         else:
             raise against_protocol("an AUTH, but CONNECT named no method")
-
-    def _publish(self, packet: p.Publish) -> None:
-        counters = self.gateway.counters
-        counters.publishes_received += 1
-        counters.publish_bytes_received += len(packet.payload)
-        self.gateway.receiving.publish(self, packet)
 
     def _puback(self, packet: p.Puback) -> None:
         session = self.session

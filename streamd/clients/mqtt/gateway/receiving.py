@@ -14,7 +14,7 @@ from streamd.clients.mqtt.gateway.session import LookedUp
 from streamd.clients.mqtt.session.incoming import Aliases, Arrival
 from streamd.clients.mqtt.store.publishing import Publication
 from streamd.clients.mqtt.store.stored import packed_fields, version_of
-from streamd.clients.topics.entry_ids import Id
+from streamd.clients.topics.entry_ids import parse_id
 from streamd.clients.topics.filters import TopicFilter
 from streamd.clients.topics.layout import Generation
 
@@ -62,11 +62,15 @@ class Receiving:
 
     def __init__(self, gateway: Gateway, rules: list[ContentRule]) -> None:
         self._gateway, self._rules = gateway, rules
+        self._counters = gateway.counters
 
     def publish(self, connection: Connection, packet: Publish) -> None:
         """Take a PUBLISH. Raises: Fault."""
         session = connection.session
         assert session is not None
+        counters = self._counters
+        counters.publishes_received += 1
+        counters.publish_bytes_received += len(packet.payload)
         topic, values = packet.topic, packet.properties
         if values:
             topic, values = self._unaliased(connection, packet)
@@ -198,7 +202,7 @@ class Receiving:
         packet_id: int,
         qos: int,
         named_in: OpenLog | None,
-        entry_id: Id | None,
+        entry_id: bytes | None,
         error: str | None,
     ) -> None:
         self._is_done(session)
@@ -221,10 +225,11 @@ class Receiving:
         else:
             connection.acknowledge(_PUBACK if qos == 1 else _PUBREC, packet_id)
 
-    def _has_forgotten(self, log: OpenLog, client: bytes, entry_id: Id) -> bool:
+    def _has_forgotten(self, log: OpenLog, client: bytes, said: bytes) -> bool:
         """Return whether a publisher's window may have forgotten some of its names before their time."""
         recorded = log.handle.recorded
         place = log.generation.number, log.shard_of(client)
+        entry_id = parse_id(said)
         known = recorded.newest(place)
         return entry_id > known and client in recorded.note(place, [client], entry_id)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.delivering import Delivery
     from streamd.clients.mqtt.gateway.share_members import Membership
     from streamd.clients.mqtt.store.publishing import Publication
-    from streamd.clients.topics.entry_ids import Id
 
 # A retained message, the QoS and the identifier of the subscription, and its filter, if it was made in this connection.
 Waiting = tuple[Stored, int, int | None, str | None]
@@ -87,7 +86,7 @@ class LookedUp:
 
     def __init__(self, publication: Publication, is_known: bool) -> None:
         self.publication, self.is_known = publication, is_known
-        self.entry_id: Id | None = None
+        self.entry_id: bytes | None = None
 
 
 class Session:

@@ -60,8 +60,10 @@ class Incoming:
 
     def stored(self, qos: int, packet_id: int) -> None:
         """Note that a message is stored, before its PUBACK or PUBREC leaves."""
-        self.refused(qos, packet_id)
-        if qos == 2:
+        if qos == 1:
+            self._storing_1 -= 1
+        else:
+            self._storing_2.remove(packet_id)
             self._awaiting_release.add(packet_id)
 
     def refused(self, qos: int, packet_id: int) -> None:

@@ -10,7 +10,6 @@ from streamd.clients.mqtt.store.link import Link
 from streamd.clients.mqtt.store.logs import OpenLog, head_of
 from streamd.clients.mqtt.store.stored import PackedFields
 from streamd.clients.topics import layout
-from streamd.clients.topics.entry_ids import Id
 from streamd.clients.topics.messages import pack
 
 # Messages that may be on their way: fewer than the names of one producer that a window keeps, so that a message that is
@@ -22,8 +21,8 @@ _GATHER_S: Final = 0.003
 _RATE_SPAN_S: Final = 0.1
 _EXHAUSTED: Final = "exhausted the last possible ID"
 
-# Gets the entry ID, or None and the error.
-Done = Callable[[Id | None, str | None], None]
+# Gets the entry ID as the store says it, or None and the error.
+Done = Callable[[bytes | None, str | None], None]
 
 
 class Publication:
@@ -218,8 +217,7 @@ class Publishing:
             if type(reply) is bytes:
                 self.stored += 1
                 self.backlog_bytes -= one.size_bytes
-                ms, seq = reply.split(b"-")
-                one.done((int(ms), int(seq)), None)
+                one.done(reply, None)
             elif reply is None or _EXHAUSTED in str(reply):
                 self._refused(one)
             else:
@@ -294,13 +292,12 @@ class Publishing:
             self._waiting -= len(known)
             for one, found in known.items():
                 self.backlog_bytes -= one.size_bytes
-                ms, seq = found.split(b"-")
-                one.done((int(ms), int(seq)), None)
+                one.done(found, None)
         of_log.is_refreshing = False
         if self._waiting and not self._is_planned:
             self._plan()
 
-    async def find_in(self, one: Publication, generations: list[layout.Generation]) -> Id | None:
+    async def find_in(self, one: Publication, generations: list[layout.Generation]) -> bytes | None:
         """Return the entry ID of a named message that a closed generation has; None if none of them has it.
 
         A closed generation refuses the message, unless it knows its name.
@@ -308,8 +305,8 @@ class Publishing:
         for generation in generations:
             (reply,) = await self._link.ask(_closed_addition(one, generation))
             if type(reply) is bytes:
-                ms, seq = reply.split(b"-")
-                return int(ms), int(seq)
+                found: bytes = reply
+                return found
         return None
 
 

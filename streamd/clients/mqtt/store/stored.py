@@ -48,7 +48,7 @@ class Stored:
         self.is_retained = False
         self.expires_ms: int | None = None
         self.properties: Properties = NO_PROPERTIES
-        self._heads: dict[tuple[object, ...], PublishHead] | None = None
+        self._heads: dict[int | tuple[object, ...], PublishHead] | None = None
 
     @property
     def place(self) -> Place:
@@ -64,7 +64,7 @@ class Stored:
     ) -> PublishHead:
         """Return the part that the packets to all receivers of one kind share. more: properties of this delivery."""
         if version < 5:
-            key: tuple[object, ...] = (version, qos, retain)
+            key: int | tuple[object, ...] = qos << 1 | retain
         elif self.expires_ms is None:
             key = (version, qos, retain, more)
         else:
