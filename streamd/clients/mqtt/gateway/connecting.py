@@ -152,10 +152,10 @@ class Connecting:
         if leaving is not None and leaving.storing:
             # What it had begun to publish is stored or refused before the session goes on.
             await gateway.until_stored(leaving)
-        (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
+        reply = await gateway.finding.find(client_id)
         if client_id in gateway.unwritten:
             _raise(await gateway.unwritten.write_again(client_id))
-            (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
+            reply = await gateway.finding.find(client_id)
         record = parse_record(client_id, reply)
         if record is not None:
             if record.user != rights.username and not record.has_ended(gateway.now_ms()):

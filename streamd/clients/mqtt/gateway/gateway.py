@@ -32,6 +32,7 @@ from streamd.clients.mqtt.gateway.shares import Shares
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
 from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.gateway.wills import Wills
+from streamd.clients.mqtt.store.finding import Finding
 from streamd.clients.mqtt.store.link import SILENT_S, Link, StoreFault, Target, Words, encode
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
 from streamd.clients.mqtt.store.positions import Position
@@ -85,6 +86,7 @@ class Gateway:
             settings.url, socket_timeout=SILENT_S, socket_connect_timeout=SILENT_S
         )
         self.publishing = Publishing(self.link, self.run)
+        self.finding = Finding(self.link)
         self.publishing.on_stored = self.counters.acknowledging.observe
         self.unwritten = Unwritten(self)
         self.noting = Noting(self.link, self.unwritten)

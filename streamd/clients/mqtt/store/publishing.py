@@ -6,6 +6,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
+from streamd.clients.mqtt.store.gathering import Gathering
 from streamd.clients.mqtt.store.link import Link
 from streamd.clients.mqtt.store.logs import OpenLog, head_of
 from streamd.clients.mqtt.store.stored import PackedFields
@@ -15,10 +16,6 @@ from streamd.clients.topics.messages import pack
 # Messages that may be on their way: fewer than the names of one producer that a window keeps, so that a message that is
 # sent again after a lost connection is always recognised.
 UNDER_WAY_MAX: Final = 8_000
-# While more than so many come, messages wait for each other: a turn of the store costs more than a message.
-_GATHER_FROM_PER_S: Final = 500
-_GATHER_S: Final = 0.003
-_RATE_SPAN_S: Final = 0.1
 _EXHAUSTED: Final = "exhausted the last possible ID"
 
 # Gets the entry ID as the store says it, or None and the error.
@@ -96,9 +93,7 @@ class Publishing:
         self._waiting = 0
         self._under_way = 0
         self._is_planned = False
-        self._span_began = 0.0
-        self._span_count = 0
-        self._rate = 0.0
+        self._gathering = Gathering()
         self._began_s = 0.0  # when the first came of those that wait
         self.stored = 0
         self.backlog_bytes = 0  # of the messages that are not stored yet
@@ -131,19 +126,15 @@ class Publishing:
             self._began_s = perf_counter()
         self._waiting += 1
         self.backlog_bytes += one.size_bytes
-        self._span_count += 1
+        self._gathering.count += 1
         if not self._is_planned:
             self._plan()
 
     def _plan(self) -> None:
         self._is_planned = True
-        now = self._loop.time()
-        span = now - self._span_began
-        if span > _RATE_SPAN_S:
-            self._rate = self._span_count / span
-            self._span_began, self._span_count = now, 0
-        if self._rate > _GATHER_FROM_PER_S:
-            self._loop.call_later(_GATHER_S, self._flush)
+        wait_s = self._gathering.wait_s()
+        if wait_s:
+            self._loop.call_later(wait_s, self._flush)
         else:
             self._loop.call_soon(self._flush)
 

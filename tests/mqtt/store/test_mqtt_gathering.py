@@ -1,0 +1,59 @@
+"""Requests that wait for each other: when they do, and that each gets its own answer."""
+
+import asyncio
+
+import hiredis
+import pytest
+
+from streamd.clients.mqtt.store.finding import Finding
+from streamd.clients.mqtt.store.gathering import Gathering
+from streamd.clients.mqtt.store.link import StoreFault
+
+
+class Loop:
+    now_s = 1_000.0
+
+    def time(self):
+        return self.now_s
+
+
+@pytest.mark.interpreted(reason="the clock of the loop is replaced")
+@pytest.mark.parametrize(("per_s", "waits"), [(50, False), (450, False), (550, True), (20_000, True)])
+def test_requests_wait_while_many_come(monkeypatch, per_s, waits):
+    loop = Loop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    gathering = Gathering()
+    for _ in range(per_s):
+        gathering.count += 1
+        wait_s = gathering.wait_s()
+        loop.now_s += 1 / per_s
+    assert bool(wait_s) == waits
+    loop.now_s += 10
+    gathering.count += 1
+    assert not gathering.wait_s()
+
+
+class StubLink:
+    def __init__(self, *replies):
+        self.sent, self.replies = [], replies
+
+    def send(self, packed, count, done):
+        self.sent.append(packed)
+        done([self.replies[len(self.sent) - 1 + number] for number in range(count)])
+
+
+async def find(link, *client_ids, together):
+    finding = Finding(link)
+    finding._gathering.wait_s = lambda: 0.001 if together else 0
+    return await asyncio.gather(*[finding.find(one) for one in client_ids], return_exceptions=True)
+
+
+@pytest.mark.interpreted(reason="what decides how long to wait is replaced")
+@pytest.mark.parametrize("together", [False, True])
+def test_each_look_up_gets_its_own_answer(together):
+    link = StubLink([b"user", b"a"], hiredis.ReplyError("NOPERM no right"), [])
+    first, second, third = asyncio.run(find(link, "c1", "c2", "c3", together=together))
+    assert (first, third) == ([b"user", b"a"], [])
+    assert isinstance(second, StoreFault)
+    assert str(second) == "NOPERM no right"
+    assert [one.count(b"HGETALL") for one in link.sent] == ([3] if together else [1, 1, 1])
