@@ -200,8 +200,9 @@ def run_mqtt(only: str, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[
         rows[row.name] = found
         print("\n".join(f"{row.name:48}{kind:24}{_said(found, kind)}" for kind in found), flush=True)
     loads = f"{load:.1f} before and {os.getloadavg()[0]:.1f} behind"
+    date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     about = [
-        f"`python -m bench.mqtt`, {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC,"
+        f"`python -m bench.mqtt`, {date},"
         f" {(time.monotonic() - started) / 60:.0f} minutes, {os.cpu_count()} cores, load {loads}: medians of"
         f" {rounds} rounds of {seconds:g} s, the brokers in alternating turns. CPU is that of the broker's processes,"
         " gateway and store together, for each message (in, out once; of fan-out for each delivery); a ratio is the"
@@ -212,7 +213,8 @@ def run_mqtt(only: str, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[
     name = "mqtt" if len(chosen) == len(ROWS) else "mqtt-partial"
     table.RESULTS.mkdir(exist_ok=True)
     (table.RESULTS / f"{name}.md").write_text(text + "\n")
-    (table.RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    written = {"about": {"date": date, "rounds": rounds, "seconds": seconds, "cpus": os.cpu_count()}, "rows": rows}
+    (table.RESULTS / f"{name}.json").write_text(json.dumps(written, indent=1) + "\n")
     return [line for row in chosen for line in rows_of_table(rows, row)]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "bench" / "results" / "long.json"
+GATEWAY_FIGURES = ROOT / "bench" / "results" / "mqtt.json"
 SPARK_FIGURES = ROOT / "bench" / "results" / "spark_beside.json"
 BEGIN_MARK, END_MARK = "<!-- the {} table begins -->", "<!-- the {} table ends -->"
 
@@ -88,6 +89,7 @@ def tables() -> dict[tuple[Path, str], str]:
     return {
         (speed, "speed"): _long(about, rows, ROWS),
         (speed, "cost"): _costs(rows, COST_ROWS),
+        (speed, "gateway"): _gateway(json.loads(GATEWAY_FIGURES.read_text(encoding="utf-8"))),
         (notes, "form"): _forms(rows, ROWS),
         (notes, "topics"): _topics(rows, TOPIC_ROWS),
         (ROOT / "docs" / "spark-reference.md", "speed"): _spark(json.loads(SPARK_FIGURES.read_text(encoding="utf-8"))),
@@ -148,6 +150,45 @@ def _spark(found: dict[str, Any]) -> str:
         ratio = f"{pair['ratio']:.2f} ({pair['least']:.2f} to {pair['most']:.2f})"
         lines.append(f"| {pair['one']}, of {pair['other']} | {ratio} |")
     return "\n".join(lines)
+
+
+def _gateway(found: dict[str, Any]) -> str:
+    about, loads, idle = found["about"], [], []
+    for name, row in found["rows"].items():
+        medians = {kind: _medians(turns) for kind, turns in row.items()}
+        pure, compiled, other = medians["streamd"], medians["compiled"], medians["mosquitto"]
+        if "CPU" not in pure:
+            cells = [
+                f"{one['memory of a client']:,.0f} B, {one['idle CPU']:.2f} %, {one['CPU of a connect']:.0f} us"
+                for one in (other, pure, compiled)
+            ]
+            idle.append(f"| {name} | {' | '.join(cells)} |")
+            continue
+        ratios = []
+        for kind in ("streamd", "compiled"):
+            pairs = zip(row[kind], row["mosquitto"], strict=True)
+            ratios.append(f"{median(a['CPU'] / b['CPU'] for a, b in pairs):.2f}")
+        cells = [f"{one['CPU']:.1f} us" for one in (other, pure, compiled)] + ratios
+        waits = [f"{pure[one]:,.1f} ms" if one in pure else "–" for one in ("PUBACK mean", "delivery mean")]
+        loads.append(f"| {name} | {' | '.join(cells + waits)} |")
+    return "\n".join(
+        (
+            f"`python -m bench.mqtt` of {about['date']}, {about['cpus']} cores, medians of {about['rounds']} rounds:",
+            "",
+            "| CPU of a message | mosquitto | pure | compiled | pure / mosquitto | compiled / mosquitto"
+            " | PUBACK, pure | delivery, pure |",
+            "|---|---|---|---|---|---|---|---|",
+            *loads,
+            "",
+            "| memory of a client, idle CPU, CPU of a connect | mosquitto | pure | compiled |",
+            "|---|---|---|---|",
+            *idle,
+        )
+    )
+
+
+def _medians(turns: list[dict[str, float]]) -> dict[str, float]:
+    return {name: median(one[name] for one in turns) for name in turns[0]}
 
 
 def _topics(rows: dict[str, Any], names: dict[str, tuple[str, str]]) -> str:

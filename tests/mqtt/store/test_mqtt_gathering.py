@@ -18,18 +18,20 @@ class Loop:
 
 
 @pytest.mark.interpreted(reason="the clock of the loop is replaced")
-@pytest.mark.parametrize(("per_s", "waits"), [(50, False), (450, False), (550, True), (20_000, True)])
-def test_requests_wait_while_many_come(monkeypatch, per_s, waits):
-    loop = Loop()
+@pytest.mark.parametrize(
+    ("turns_per_s", "in_a_turn", "waits"),
+    [(50, 1, False), (100, 4, False), (150, 4, True), (330, 24, True), (3_000, 1, False), (1_500, 2, False)],
+)
+def test_requests_wait_while_many_come_and_share_turns(monkeypatch, turns_per_s, in_a_turn, waits):
+    loop, waited = Loop(), 0
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     gathering = Gathering()
-    for _ in range(per_s):
-        gathering.count += 1
-        wait_s = gathering.wait_s()
-        loop.now_s += 1 / per_s
-    assert bool(wait_s) == waits
+    for _ in range(turns_per_s):
+        waited += bool(gathering.wait_s())
+        gathering.left(in_a_turn)
+        loop.now_s += 1 / turns_per_s
+    assert waited > turns_per_s * 0.7 if waits else waited <= 10, waited
     loop.now_s += 10
-    gathering.count += 1
     assert not gathering.wait_s()
 
 

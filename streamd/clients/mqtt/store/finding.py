@@ -21,7 +21,6 @@ class Finding:
     async def find(self, client_id: str) -> list[Any]:
         """Return the fields of a client's record, names and values in turn. Raises: StoreFault."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()
-        self._gathering.count += 1
         self._waiting.append((encode(("HGETALL", key_of(client_id))), future))
         if len(self._waiting) == 1:
             wait_s = self._gathering.wait_s()
@@ -33,6 +32,7 @@ class Finding:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
+        self._gathering.left(len(waiting))
         requests = b"".join([request for request, _ in waiting])
         self._link.send(requests, len(waiting), partial(_found, [future for _, future in waiting]))
 

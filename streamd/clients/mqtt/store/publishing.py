@@ -126,7 +126,6 @@ class Publishing:
             self._began_s = perf_counter()
         self._waiting += 1
         self.backlog_bytes += one.size_bytes
-        self._gathering.count += 1
         if not self._is_planned:
             self._plan()
 
@@ -170,6 +169,7 @@ class Publishing:
             return
         self._waiting -= len(batch)
         self._under_way += len(batch)
+        self._gathering.left(len(batch))
         began_s = self._began_s
         before, before_count, behind, done = self.around()
         if before:
