@@ -402,12 +402,13 @@ class Connecting:
         commands: list[Words] = []
         if not session.expiry_s:
             session.is_ended = True
-        if not session.expiry_s and will is None:
+        is_noting = session.storing > 0 and bool(session.awaiting_keys)
+        if not session.expiry_s and will is None and not is_noting:
             gateway.counters.sessions_ended += 1
             if session.has_record:
                 commands = removal(session.client_id, session.user, self._awaiting_keys(session))
         elif session.has_record:
-            # A session that is over, but for its will, ends when the will is stored.
+            # A session that is over ends when its will is stored, and its messages with the notes of their identifiers.
             commands = gateway.noting.changes(session, positions)
             ends_ms = gateway.now_ms() + session.expiry_s * 1_000
             key = key_of(session.client_id)

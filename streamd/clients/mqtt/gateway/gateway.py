@@ -411,7 +411,7 @@ class Gateway:
                 await self._try(self._end_session(client_id))
 
     async def _end_session(self, client_id: str) -> None:
-        if client_id in self.clients:
+        if client_id in self.clients or client_id in self.leaving:
             return
         (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
         record = parse_record(client_id, reply)
