@@ -7,6 +7,7 @@ import redis.asyncio
 
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.store.records import INDEX, key_of
 from tests.mqtt.gateway.in_process import WAIT_S, connect, running
 
@@ -61,6 +62,23 @@ def test_a_session_whose_time_is_over_ends_after_its_message_is_stored(store):
             of_log.is_refreshing = False
             gateway.publishing._plan()
             await has_ended(gateway)
+            assert await notes(store) == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_pubrel_that_comes_before_pubrec_leaves_the_note_to_the_one_behind_it(store, version):
+    async def main():
+        async with running(store) as gateway:
+            device = await connect(gateway.port, "d", False, version, LASTING if version == 5 else {})
+            device.send(p.Publish(b"t", b"x", 2, packet_id=1), p.Pubrel(1))
+            early = await device.expect(p.Pubcomp)
+            assert early.reason == (Reason.PACKET_IDENTIFIER_NOT_FOUND if version == 5 else 0)
+            assert await device.expect(p.Pubrec) == p.Pubrec(1)
+            assert len(await notes(store)) == 1
+            device.send(p.Pubrel(1))
+            assert await device.expect(p.Pubcomp) == p.Pubcomp(1)
             assert await notes(store) == []
 
     asyncio.run(main())
