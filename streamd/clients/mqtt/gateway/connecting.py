@@ -189,6 +189,9 @@ class Connecting:
             record.positions = {name: replay.tailed.position for name, replay in gateway.delivery.replays.items()}
             commands = creation(record)
             replies = await gateway.link.ask(*commands)
+            refused = [isinstance(reply, Exception) for reply in replies]
+            if any(refused) and not all(refused):  # what is there belongs to no session
+                gateway.unwritten.write(record.client_id, removal(record.client_id, record.user, []))
             _raise(replies)
             session.has_record = True
             session.is_recorded = record.expiry_s > 0
