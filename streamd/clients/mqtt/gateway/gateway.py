@@ -93,7 +93,13 @@ class Gateway:
         self.wills = Wills(self)
         self.shares = Shares(self, settings.url)
         self.delivery = Delivery(
-            self.counters, self.now_ms, self.noting.note, self.retained.fold, self.shares.wake, self.shares.begun
+            self.counters,
+            self.now_ms,
+            self.noting.note,
+            self.retained.fold,
+            self.shares.wake,
+            self.shares.begun,
+            self.shares.acknowledged,
         )
         self.delivery.is_current = self.retained.is_current
         self.noting.position_of = self._positions
