@@ -106,7 +106,7 @@ class Delivery:
             for session, subscribed in by_session.items()
             if session.rights.may_read(topic)
         }
-        if len(self._receivers) >= _RECEIVERS_MAX:
+        if known is None and len(self._receivers) >= _RECEIVERS_MAX:
             self._receivers.clear()
         self._receivers[topic] = found, targets
         return targets
