@@ -130,6 +130,34 @@ def test_a_session_with_aliases_and_a_small_maximum(store):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_a_message_of_a_group_that_is_too_large_when_it_is_sent_again_counts_as_delivered(store, how):
+    """5:3.1.2-25."""
+
+    async def main():
+        async with running(store, limits=Limits(share_lease_ms=3_600_000)) as gateway:
+            device = await connect(gateway.port, "device", properties=LASTING)
+            mode = {Property.USER_PROPERTY: (("share", how),)}
+            await device.subscribe(p.Subscription("$share/g/t", 1), properties=mode)
+            publisher = await connect(gateway.port, "publisher")
+            for payload in (bytes(200), b"small"):
+                await publisher.publish(b"t", payload)
+                await device.receive(acknowledges=False)
+            device.close()
+            properties = {**LASTING, Property.MAXIMUM_PACKET_SIZE: 100}
+            device = await connect(gateway.port, "device", clean=False, properties=properties)
+            assert (await device.receive()).payload == b"small"
+            assert await device.quiet() == []
+            await gateway.shares.link.ask(("PING",))
+            (part,) = gateway.shares.groups["$share/g/t"].parts.values()
+            (member,) = part.group.members.values()
+            assert await part.pending_of(member.consumer) == member.flying == {}
+            await publisher.publish(b"t", b"next")
+            assert (await device.receive()).payload == b"next"
+
+    asyncio.run(main())
+
+
 def test_a_publisher_of_too_many_iids_is_told(store, monkeypatch):
     monkeypatch.setattr(recorded, "_FEW", 5)
     monkeypatch.setattr(recorded, "_NOTED_MAX", 20)

@@ -13,9 +13,10 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway import ownership
 from streamd.clients.mqtt.gateway.ownership import CannotStart
-from streamd.clients.mqtt.store.records import INDEX, key_of
+from streamd.clients.mqtt.store.records import INDEX, key_of, user_key
 from tests.mqtt.gateway.door import Door
 from tests.mqtt.gateway.in_process import WAIT_S, Device, connect, running
+from tests.mqtt.gateway.test_mqtt_rights import line
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
@@ -402,5 +403,29 @@ def test_a_gateway_that_has_lost_its_store_to_another_lets_its_clients_go(store)
             with redis.Redis.from_url(store) as client:
                 client.set(ownership.OWNER, "other elsewhere 1")
             assert (await device.expect(p.Disconnect)).reason == Reason.SERVER_SHUTTING_DOWN
+
+    asyncio.run(main())
+
+
+def test_a_session_whose_record_is_refused_leaves_nothing(store, tmp_path):
+    (tmp_path / "passwords").write_text(line("ann", "a"))
+
+    async def main():
+        client = redis.asyncio.Redis.from_url(store)
+        await client.execute_command("ACL", "SETUSER", "mqtt", "on", ">secret", "~*", "&*", "+@all")
+        try:
+            async with running(store.replace("//", "//mqtt:secret@"), password_file=tmp_path / "passwords") as gateway:
+                await client.execute_command("ACL", "SETUSER", "mqtt", "-hset")
+                device = await Device().open(gateway.port)
+                device.send(p.Connect(5, "d", True, username="ann", password=b"a", properties=LASTING))
+                assert (await device.expect(p.Connack)).reason == Reason.SERVER_UNAVAILABLE
+                await gateway.link.ask(("PING",))
+                assert await client.zcard(INDEX) == await client.scard(user_key("ann")) == 0
+                await client.execute_command("ACL", "SETUSER", "mqtt", "+@all")
+                device = await connect(gateway.port, "d", username="ann", password=b"a", properties=LASTING)
+                assert await client.zcard(INDEX) == await client.scard(user_key("ann")) == 1
+        finally:
+            await client.execute_command("ACL", "DELUSER", "mqtt")
+            await client.aclose()
 
     asyncio.run(main())

@@ -74,3 +74,20 @@ def test_messages_with_and_without_a_name_keep_their_order_after_a_log_got_new_s
             assert [int((await device.receive()).payload) for _ in range(20)] == list(range(20))
 
     asyncio.run(main())
+
+
+def test_a_subscription_with_a_wildcard_lets_only_its_topics_be_looked_up_again(streamd_store, monkeypatch):
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.delivering._RECEIVERS_MAX", 3)
+
+    async def main():
+        async with running(streamd_store) as gateway:
+            device = await connect(gateway.port, "device")
+            await device.subscribe(p.Subscription("#", 0))
+            topics = (b"a/x", b"b/x", b"b/y")
+            before = [gateway.delivery.receivers(topic) for topic in topics]
+            await device.subscribe(p.Subscription("+/y", 0))
+            found = [gateway.delivery.receivers(topic) for topic in topics]
+            assert [one is other for one, other in zip(found, before, strict=True)] == [True, True, False]
+            assert [gateway.delivery.receivers(topic) for topic in topics] == found
+
+    asyncio.run(main())

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -55,6 +56,34 @@ def test_an_answer_that_is_remembered_is_void_once_a_subscription_changes_it():
         assert [tree.find(topic) for topic in TOPICS] == before == [()] * len(TOPICS)
 
 
+@pytest.mark.parametrize("changes", [1, 2, subscription_tree._CHANGES_MAX])
+def test_a_change_by_a_wildcard_leaves_the_answers_of_other_topics_as_they_are(changes):
+    tree = SubscriptionTree()
+    filters = sorted(set(FILTERS))
+    for text in TOPICS:
+        tree.add(text.decode(), 1, None)
+    for at in range(len(filters)):
+        changed = [filters[(at + step * 7) % len(filters)] for step in range(changes)]
+        before = [tree.find(topic) for topic in TOPICS]
+        for text in changed:
+            tree.add(text, 2, None)
+        for topic, answer in zip(TOPICS, before, strict=True):
+            # What is the server's own may be looked up in vain.
+            if not any(TopicFilter(text).matches(topic) for text in changed) and topic[:1] != b"$":
+                assert tree.find(topic) is answer
+        for text in changed:
+            tree.remove(text, 2)
+
+
+def test_so_many_changes_that_a_walk_costs_less_leave_no_answer():
+    tree = SubscriptionTree()
+    for topic in TOPICS:
+        tree.find(topic)
+    for number in range(subscription_tree._CHANGES_MAX + 1):
+        tree.add(f"other/{number}/#", 1, None)
+    assert not any(one.before for one in tree._changes)
+
+
 class Subscribing(RuleBasedStateMachine):
     """A tree beside a list of all subscriptions."""
 
@@ -97,8 +126,11 @@ def test_with_more_topics_than_are_remembered_answers_stay_right(topics):
     bound = subscription_tree._KNOWN_MAX
     subscription_tree._KNOWN_MAX = 2
     try:
-        for topic in topics:
+        for number, topic in enumerate(topics):
             assert len(tree.find(topic)) == TopicFilter("a/#").matches(topic)
             assert len(tree._known) <= 2
+            if number % 3 == 0:
+                tree.add("a/#", 1, number)
+            assert sum(len(one.before) for one in tree._changes) <= 2
     finally:
         subscription_tree._KNOWN_MAX = bound

@@ -189,6 +189,9 @@ class Connecting:
             record.positions = {name: replay.tailed.position for name, replay in gateway.delivery.replays.items()}
             commands = creation(record)
             replies = await gateway.link.ask(*commands)
+            refused = [isinstance(reply, Exception) for reply in replies]
+            if any(refused) and not all(refused):  # what is there belongs to no session
+                gateway.unwritten.write(record.client_id, removal(record.client_id, record.user, []))
             _raise(replies)
             session.has_record = True
             session.is_recorded = record.expiry_s > 0
@@ -402,12 +405,13 @@ class Connecting:
         commands: list[Words] = []
         if not session.expiry_s:
             session.is_ended = True
-        if not session.expiry_s and will is None:
+        is_noting = session.storing > 0 and bool(session.awaiting_keys)
+        if not session.expiry_s and will is None and not is_noting:
             gateway.counters.sessions_ended += 1
             if session.has_record:
                 commands = removal(session.client_id, session.user, self._awaiting_keys(session))
         elif session.has_record:
-            # A session that is over, but for its will, ends when the will is stored.
+            # A session that is over ends when its will is stored, and its messages with the notes of their identifiers.
             commands = gateway.noting.changes(session, positions)
             ends_ms = gateway.now_ms() + session.expiry_s * 1_000
             key = key_of(session.client_id)

@@ -62,7 +62,8 @@ class Delivery:
     """The way of messages out of the logs.
 
     on_fold: gets each retained message of the tails. on_share: gets each message for a group. on_begun: gets packets of
-    QoS 2 of a group, which leave when the message is the session's own. now_ms: the store's time.
+    QoS 2 of a group, which leave when the message is the session's own. on_left_out: gets each message of a group that
+    counts as delivered though it is not sent again. now_ms: the store's time.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class Delivery:
         on_fold: Callable[[TailedLog, Stored], None],
         on_share: Callable[[object, Stored], None],
         on_begun: Callable[[Session, Shared, bytes], None],
+        on_left_out: Callable[[Session, object], None],
     ) -> None:
         self.tree: SubscriptionTree[Session, Subscribed] = SubscriptionTree()
         self.shared: SubscriptionTree[object, None] = SubscriptionTree()
         self.replays: dict[str, Replay] = {}
         self._counters, self._now_ms, self._note = counters, now_ms, note
-        self._on_fold, self._on_share, self._on_begun = on_fold, on_share, on_begun
+        self._on_fold, self._on_share = on_fold, on_share
+        self._on_begun, self._on_left_out = on_begun, on_left_out
         self._receivers: dict[bytes, tuple[tuple[Found[Session, Subscribed], ...], dict[Session, Target]]] = {}
         self._pumped_soon: dict[Session, None] = {}
         self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
@@ -103,7 +106,7 @@ class Delivery:
             for session, subscribed in by_session.items()
             if session.rights.may_read(topic)
         }
-        if len(self._receivers) >= _RECEIVERS_MAX:
+        if known is None and len(self._receivers) >= _RECEIVERS_MAX:
             self._receivers.clear()
         self._receivers[topic] = found, targets
         return targets
@@ -302,6 +305,8 @@ class Delivery:
             if head.whole_bytes > connection.packet_bytes_max:
                 self._counters.publishes_dropped += 1
                 outgoing.leave_out(sent)
+                if isinstance(sent.place, Shared):
+                    self._on_left_out(session, sent.place)
                 if not session.is_dirty:
                     self._note(session)
                 continue

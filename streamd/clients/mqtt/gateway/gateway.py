@@ -95,7 +95,13 @@ class Gateway:
         self.wills = Wills(self)
         self.shares = Shares(self, settings.url)
         self.delivery = Delivery(
-            self.counters, self.now_ms, self.noting.note, self.retained.fold, self.shares.wake, self.shares.begun
+            self.counters,
+            self.now_ms,
+            self.noting.note,
+            self.retained.fold,
+            self.shares.wake,
+            self.shares.begun,
+            self.shares.acknowledged,
         )
         self.delivery.is_current = self.retained.is_current
         self.noting.position_of = self._positions
@@ -413,7 +419,7 @@ class Gateway:
                 await self._try(self._end_session(client_id))
 
     async def _end_session(self, client_id: str) -> None:
-        if client_id in self.clients:
+        if client_id in self.clients or client_id in self.leaving:
             return
         (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
         record = parse_record(client_id, reply)

@@ -286,11 +286,13 @@ class Receiving:
         session = connection.session
         assert session is not None
         assert session.incoming is not None
-        is_known = session.incoming.pubrel(packet_id)
+        if not session.incoming.pubrel(packet_id):
+            # It may be one whose message is being stored: its note is forgotten after its PUBREC.
+            connection.acknowledge(PacketType.PUBCOMP, packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+            return
         key = None if session.awaiting_keys is None else session.awaiting_keys.pop(packet_id, None)
-        if key is None or not is_known:
-            reason = 0 if is_known else Reason.PACKET_IDENTIFIER_NOT_FOUND
-            connection.acknowledge(PacketType.PUBCOMP, packet_id, reason)
+        if key is None:
+            connection.acknowledge(PacketType.PUBCOMP, packet_id)
             return
         self._gateway.releases.add(key, packet_id, partial(self._released, connection, packet_id))
 

@@ -58,7 +58,7 @@ class Cursor:
 
     def fell_out(self, position: Position) -> None:
         """Go on from the store: the ring has dropped the next entry."""
-        self.position = position if self.skip is None else _furthest(self.skip, position)
+        self.position = position if self.skip is None else furthest(self.skip, position)
         self.number = self.skip = None
 
     @property
@@ -67,10 +67,11 @@ class Cursor:
         if self.number is None:
             return self.position
         position = self.tailed.ring.position_at(self.number)
-        return position if self.skip is None else _furthest(self.skip, position)
+        return position if self.skip is None else furthest(self.skip, position)
 
 
-def _furthest(one: Position, other: Position) -> Position:
+def furthest(one: Position, other: Position) -> Position:
+    """Return the position of all that has been seen at either one."""
     if one.generation != other.generation:
         return one if one.generation > other.generation else other
     return Position(one.generation, tuple(map(max, one.at, other.at)))

@@ -1,4 +1,4 @@
-"""Adds and removes subscriptions: in the session's record first, then here; and sends retained messages."""
+"""Adds and removes subscriptions, here and in the session's record, and sends the retained messages of new ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.packets import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.session import furthest
 from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.records import Subscribed, key_of
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 START: Final = "start"  # the user property that lets a subscription begin in the past: earliest, or a time
 SHARE: Final = "share"  # ordered, or any
 _3_FAILED: Final = 0x80
+
+# A subscription as it was asked for, as it is kept, and the one that it replaces.
+Added = tuple[Subscription, Subscribed, Subscribed | None]
 
 
 class Subscribing:
@@ -41,7 +45,7 @@ class Subscribing:
         if connection.is_closing or session is None:
             return
         start = _user_property(packet.properties, START)
-        shared = [one.filter for one in packet.subscriptions if share_of(one.filter)[0] is not None]
+        shared = [one.filter for one in packet.subscriptions if _is_shared(one)]
         if start is None and not shared:
             self._subscribe(connection, session, packet, None, {})
         else:
@@ -61,7 +65,7 @@ class Subscribing:
         allowed = dict.fromkeys(
             one.filter
             for one in packet.subscriptions
-            if share_of(one.filter)[0] is not None and self._reason_for(session, one) < Reason.UNSPECIFIED_ERROR
+            if _is_shared(one) and self._reason_for(session, one) < Reason.UNSPECIFIED_ERROR
         )
         shares = self._gateway.shares
         refused = await shares.admit(session, allowed, _user_property(packet.properties, SHARE))
@@ -82,7 +86,7 @@ class Subscribing:
         identifier = packet.properties.get(Property.SUBSCRIPTION_IDENTIFIER)
         assert identifier is None or isinstance(identifier, int)
         reasons: list[int] = []
-        added: list[tuple[Subscription, Subscribed, bool]] = []
+        added: list[Added] = []
         texts = []
         for one in packet.subscriptions:
             reason = self._reason_for(session, one)
@@ -95,37 +99,39 @@ class Subscribing:
                 gateway.log_refusal(connection, one.filter.encode(), f"SUBSCRIBE refused with {reason:#04x}")
                 continue
             subscribed = Subscribed(one.filter, one.qos, one.no_local, one.retain_as_published, identifier)
-            had = one.filter in session.subscriptions
-            if share_of(one.filter)[0] is not None:
+            old = session.subscriptions.get(one.filter)
+            if _is_shared(one):
                 subscribed.is_ordered = gateway.shares.is_ordered(one.filter)
             else:
-                self._place(session, subscribed, start, session.subscriptions.get(one.filter))
+                self._place(session, subscribed, start, old)
                 gateway.delivery.tree.add(one.filter, session, subscribed)
             session.subscriptions[one.filter] = subscribed
-            added.append((one, subscribed, had))
-        plain = [new for one, new, _ in added if share_of(one.filter)[0] is None]
-        if start is not None and plain:
-            self._set_back(session, start, plain)
+            added.append((one, subscribed, old))
+        plain = [new for one, new, _ in added if not _is_shared(one)]
+        before = self._set_back(session, start, plain) if start is not None and plain else {}
         text = "; ".join(dict.fromkeys(texts))
         done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added)
         if not session.has_record or not added:
-            done([])
+            done()
             return
-        # With the position: a subscription never counts for what was sent before it.
         noted = session.noted
         changes = gateway.noting.changes(session) if session.is_recorded else []
-        commands: list[Words] = [*changes]
-        words: list[bytes | str | int] = ["HSET", key_of(session.client_id)]
         new = {id(one_subscribed) for _, one_subscribed, _ in added}
+        words: list[bytes | str | int] = []
         for text, one_subscribed in session.subscriptions.items():
             if one_subscribed.since or id(one_subscribed) in new:
                 words += [f"s {text}", one_subscribed.to_text()]
-        commands.append(words)
+        # Together with the position: a subscription never counts for what was sent before it.
+        first, *others = changes or [("HSET", key_of(session.client_id))]
+        commands: list[Words] = [[*first, *words], *others]
 
         def written(replies: list[Any]) -> None:
             if any(isinstance(one, Exception) for one in replies):
                 gateway.noting.refused(session, connection, changes, noted)
-            done(replies)
+            refusal = replies[0] if isinstance(replies[0], Exception) else None
+            if refusal is not None:
+                self._take_back(connection, session, added, before)
+            done(refusal)
 
         gateway.link.send(b"".join(encode(one) for one in commands), len(commands), written)
 
@@ -149,14 +155,19 @@ class Subscribing:
         if session.cursors is not None:
             new.since = {name: cursor.tailed.position for name, cursor in session.cursors.items()}
 
-    def _set_back(self, session: Session, start: dict[str, Position], new: list[Subscribed]) -> None:
-        """Let a session read the past for its new subscriptions; for the older ones it has seen that."""
+    def _set_back(self, session: Session, start: dict[str, Position], new: list[Subscribed]) -> dict[str, Position]:
+        """Let a session read the past for its new subscriptions; for the older ones it has seen that.
+
+        Returns the position that it had in each log that it reads again.
+        """
         delivery = self._gateway.delivery
+        before: dict[str, Position] = {}
         begun = {id(one) for one in new}
         for name, replay in delivery.replays.items():
             position = delivery.position(session, replay.tailed)
             if start[name].has_reached(position):
                 continue
+            before[name] = position
             for text, one in session.subscriptions.items():
                 if id(one) in begun or text.startswith("$share/"):
                     continue
@@ -165,6 +176,39 @@ class Subscribing:
                     one.since = {**(one.since or {}), name: position}
                     delivery.tree.add(text, session, one)
             delivery.set_back(session, replay.tailed, start[name])
+        return before
+
+    def _take_back(
+        self, connection: Connection, session: Session, added: list[Added], before: dict[str, Position]
+    ) -> None:
+        """Let a session be as its record is, which the store has not changed."""
+        gateway = self._gateway
+        if session.connection is not connection:
+            if not session.is_ended:
+                gateway.shares.withdraw(
+                    session, [one.filter for one, _, old in added if old is None and _is_shared(one)]
+                )
+            return
+        for one, subscribed, old in reversed(added):
+            if session.subscriptions.get(one.filter) is not subscribed:  # it was ended meanwhile
+                continue
+            if old is not None:
+                session.subscriptions[one.filter] = old
+            else:
+                del session.subscriptions[one.filter]
+            if not _is_shared(one):
+                if old is not None:
+                    gateway.delivery.tree.add(one.filter, session, old)
+                else:
+                    gateway.delivery.tree.remove(one.filter, session)
+            elif old is None:
+                gateway.shares.part(session, one.filter)
+        for name, position in before.items():
+            tailed = gateway.delivery.replays[name].tailed
+            reached = gateway.delivery.position(session, tailed)
+            gateway.delivery.set_back(session, tailed, furthest(reached, position))
+        if session.is_recorded:
+            gateway.noting.note(session)
 
     def _subscribed(
         self,
@@ -173,29 +217,22 @@ class Subscribing:
         packet_id: int,
         reasons: tuple[int, ...],
         text: str,
-        added: list[tuple[Subscription, Subscribed, bool]],
-        replies: list[Any],
+        added: list[Added],
+        refusal: Exception | None = None,
     ) -> None:
         gateway = self._gateway
         if session.connection is not connection:
             return
-        errors = [one for one in replies if isinstance(one, Exception)]
-        if errors:
-            for one, subscribed, _ in added:
-                session.subscriptions.pop(one.filter, None)
-                if share_of(one.filter)[0] is not None:
-                    gateway.shares.part(session, one.filter)
-                else:
-                    gateway.delivery.tree.remove(subscribed.filter, session)
-            failed = Reason.QUOTA_EXCEEDED if str(errors[0]).startswith("OOM") else Reason.UNSPECIFIED_ERROR
+        if refusal is not None:
+            failed = Reason.QUOTA_EXCEEDED if str(refusal).startswith("OOM") else Reason.UNSPECIFIED_ERROR
             reasons = tuple(failed if one < _3_FAILED else one for one in reasons)
             added = []
-            gateway.log_fault(connection, f"the store refused a subscription: {errors[0]}")
+            gateway.log_fault(connection, f"the store refused a subscription: {refusal}")
         self._answer(connection, packet_id, reasons, text)
-        for one, subscribed, had in added:
-            if share_of(one.filter)[0] is not None:
+        for one, subscribed, old in added:
+            if _is_shared(one):
                 gateway.shares.join(session, subscribed)
-            elif one.retain_handling == 0 or (one.retain_handling == 1 and not had):
+            elif one.retain_handling == 0 or (one.retain_handling == 1 and old is None):
                 self._send_retained(session, subscribed)
         if session.connection is connection:
             gateway.delivery.pump(session)
@@ -225,41 +262,57 @@ class Subscribing:
         """Take an UNSUBSCRIBE."""
         session = connection.session
         assert session is not None
-        gateway = self._gateway
         reasons: list[int] = []
+        gone: dict[str, None] = {}
         for text in packet.filters:
-            known = session.subscriptions.pop(text, None)
-            reasons.append(Reason.SUCCESS if known else Reason.NO_SUBSCRIPTION_EXISTED)
-            if known is None:
-                continue
-            if share_of(text)[0] is not None:
-                gateway.shares.part(session, text)
-            else:
-                gateway.delivery.tree.remove(text, session)
-        done = partial(self._unsubscribed, connection, packet.packet_id, tuple(reasons))
-        if session.has_record and Reason.SUCCESS in reasons:
-            words = ("HDEL", key_of(session.client_id), *(f"s {one}" for one in packet.filters))
-            gateway.link.send(encode(words), 1, done)
+            is_known = text in session.subscriptions and text not in gone
+            reasons.append(Reason.SUCCESS if is_known else Reason.NO_SUBSCRIPTION_EXISTED)
+            if is_known:
+                gone[text] = None
+        done = partial(self._unsubscribed, connection, session, packet.packet_id, tuple(reasons), list(gone))
+        if session.has_record and gone:
+            words = ("HDEL", key_of(session.client_id), *(f"s {one}" for one in gone))
+            self._gateway.link.send(encode(words), 1, done)
         else:
             done([])
 
     def _unsubscribed(
-        self, connection: Connection, packet_id: int, reasons: tuple[int, ...], replies: list[Any]
+        self,
+        connection: Connection,
+        session: Session,
+        packet_id: int,
+        reasons: tuple[int, ...],
+        gone: list[str],
+        replies: list[Any],
     ) -> None:
+        refusal = replies[0] if replies and isinstance(replies[0], Exception) else None
+        if refusal is None:
+            for text in gone:
+                self._end(session, text)
+        elif connection.version < 5:  # its UNSUBACK cannot say so
+            connection.abandon(f"the store did not remove a subscription: {refusal}")
+        else:
+            reasons = tuple(Reason.UNSPECIFIED_ERROR if one == Reason.SUCCESS else one for one in reasons)
+            self._gateway.log_fault(connection, f"the store did not remove a subscription: {refusal}")
         if connection.is_closing:
             return
         connection.answer(Unsuback(packet_id, reasons if connection.version == 5 else ()))
         connection.go_on()
 
+    def _end(self, session: Session, text: str) -> None:
+        """End a subscription here, also of a session whose client has left meanwhile."""
+        if session.subscriptions.pop(text, None) is None:
+            return
+        if share_of(text)[0] is not None:
+            self._gateway.shares.part(session, text)
+        else:
+            self._gateway.delivery.tree.remove(text, session)
+
     def end_forbidden(self, session: Session) -> None:
         """End the subscriptions that a session is no longer allowed to have."""
         gone = [text for text in session.subscriptions if not session.rights.may_subscribe(text)]
         for text in gone:
-            del session.subscriptions[text]
-            if share_of(text)[0] is not None:
-                self._gateway.shares.part(session, text)
-            else:
-                self._gateway.delivery.tree.remove(text, session)
+            self._end(session, text)
             assert session.connection is not None
             self._gateway.log_refusal(session.connection, text.encode(), "the subscription is no longer allowed")
         if gone and session.has_record:
@@ -284,6 +337,10 @@ class Subscribing:
                 ids = [BEGIN if one is None else parse_id(one) for one in replies]
             found[log.name] = Position(oldest.number, tuple(ids))
         return found
+
+
+def _is_shared(one: Subscription) -> bool:
+    return share_of(one.filter)[0] is not None
 
 
 def _start_ms(start: str) -> int:

@@ -7,6 +7,8 @@ V = TypeVar("V")  # what is known of it
 
 # Topics whose subscriptions are remembered. Walking the tree takes ten times as long as a look-up.
 _KNOWN_MAX = 10_000
+# Changes by a filter with a wildcard that a remembered answer is held against: many together cost more than a walk.
+_CHANGES_MAX = 8
 
 
 class Found(NamedTuple, Generic[K, V]):
@@ -31,16 +33,43 @@ class _Node(Generic[K, V]):
         return not (self.below or self.ended or self.open)
 
 
+class _Change(Generic[K, V]):
+    """A filter with a wildcard whose subscriptions have changed. before: the answers that were known then."""
+
+    __slots__ = ("_at", "_fixed", "_is_open", "_length", "_start", "before")
+
+    def __init__(self, levels: list[str], before: dict[bytes, tuple[Found[K, V], ...]]) -> None:
+        self.before = before
+        self._is_open = levels[-1] == "#"
+        named = levels[:-1] if self._is_open else levels
+        self._length = len(named)
+        first = levels.index("+") if "+" in levels else len(named)
+        self._start = "/".join(levels[:first]).encode()
+        self._at = [at for at, one in enumerate(named) if one != "+"]
+        self._fixed = [named[at].encode() for at in self._at]
+
+    def may_concern(self, topic: bytes) -> bool:
+        """Return whether the filter matches a topic; also for one of the server's own, that a wildcard hides."""
+        if not topic.startswith(self._start):
+            return False
+        levels = topic.split(b"/")
+        if len(levels) < self._length or (len(levels) > self._length and not self._is_open):
+            return False
+        return [levels[at] for at in self._at] == self._fixed
+
+
 class SubscriptionTree(Generic[K, V]):
     """Subscriptions by filter; the filters have been checked.
 
-    A key has one subscription per filter. `find` answers a topic that it has seen before by one look-up; a subscription
-    to exactly that topic voids only this topic's answer, one with a wildcard all answers.
+    A key has one subscription per filter. `find` answers a topic that it has seen before by one look-up. A subscription
+    to exactly that topic voids only this topic's answer. One with a wildcard makes all answers doubtful: each is held
+    against the filter when its topic is looked up next, so that the change itself costs nothing.
     """
 
     def __init__(self) -> None:
         self._root: _Node[K, V] = _Node()
         self._known: dict[bytes, tuple[Found[K, V], ...]] = {}
+        self._changes: list[_Change[K, V]] = []  # oldest first; a topic is in one of their dicts at most
 
     def add(self, text: str, key: K, value: V) -> bool:
         """Add a subscription, or replace it; return whether the key had one with this filter."""
@@ -89,6 +118,23 @@ class SubscriptionTree(Generic[K, V]):
         known = self._known.get(topic)
         if known is not None:
             return known
+        answer = self._confirmed(topic)
+        if answer is None:
+            answer = self._look_up(topic)
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[topic] = answer
+        return answer
+
+    def _confirmed(self, topic: bytes) -> tuple[Found[K, V], ...] | None:
+        """Return a doubtful answer that no change since concerns."""
+        for at, change in enumerate(self._changes):
+            answer = change.before.pop(topic, None)
+            if answer is not None:
+                return None if any(one.may_concern(topic) for one in self._changes[at:]) else answer
+        return None
+
+    def _look_up(self, topic: bytes) -> tuple[Found[K, V], ...]:
         found: list[Found[K, V]] = []
         levels = topic.decode().split("/")
         nodes = [self._root]
@@ -111,13 +157,21 @@ class SubscriptionTree(Generic[K, V]):
                 found.extend(node.open.values())
             if node.ended is not None:
                 found.extend(node.ended.values())
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
-        answer = self._known[topic] = tuple(found)
-        return answer
+        return tuple(found)
 
     def _forget(self, text: str, levels: list[str]) -> None:
-        if levels[-1] == "#" or "+" in levels:
-            self._known.clear()
-        else:
-            self._known.pop(text.encode(), None)
+        if levels[-1] != "#" and "+" not in levels:
+            topic = text.encode()
+            self._known.pop(topic, None)
+            for one in self._changes:
+                one.before.pop(topic, None)
+            return
+        changes = self._changes
+        while changes and not changes[0].before:
+            del changes[0]
+        if not changes and not self._known:
+            return
+        changes.append(_Change(levels, self._known))
+        self._known = {}
+        while len(changes) > _CHANGES_MAX or sum(len(one.before) for one in changes) > _KNOWN_MAX:
+            del changes[0]
