@@ -178,6 +178,7 @@ pictures: set-up
 	@$(RUN) -m scripts.pictures_idempotence
 	@$(RUN) -m scripts.pictures_mqtt
 	@$(RUN) -m scripts.pictures_ui
+	@$(RUN) -m scripts.pictures_ui_mqtt
 
 docs: set-up
 	@$(RUN) scripts/site.py $(ARGS)
