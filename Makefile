@@ -1,6 +1,6 @@
 # Each target makes .venv ready by itself: pinned versions, no root; the second time that takes a moment.
 #   make PYTHON=/path/to/python3.12 ...   takes that Python instead of looking for one
-#   make serve ARGS="--port 7000"         hands options to streamd serve; likewise demo, test, bench, chaos
+#   make serve ARGS="--port 7000"         hands options to streamd serve; likewise mqtt, demo, test, bench
 
 PYTHON ?=
 ARGS ?=
@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -18,6 +18,7 @@ help:
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
 	@echo "make serve   a server for redis-cli and redis-py, without Spark; ARGS=\"--port 7000\" hands on options"
+	@echo "make mqtt    an MQTT gateway with a server of its own; ARGS=\"--port 1884\" hands on options"
 	@echo "make newcomer   in a fresh clone: the seconds to a server that answers, and to the end of the demo with Spark"
 	@echo "make tail ARGS=STREAM   follows a stream of the server; make ui   a page for it"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed; a table, and its picture"
@@ -75,6 +76,9 @@ how-long:
 
 serve: set-up-server
 	@exec $(RUN) scripts/run.py streamd serve $(ARGS)
+
+mqtt: set-up-server
+	@exec $(RUN) scripts/run.py streamd mqtt $(ARGS)
 
 tail: set-up-server
 	@exec $(RUN) -m streamd tail $(ARGS)
@@ -178,6 +182,7 @@ pictures: set-up
 	@$(RUN) -m scripts.pictures_idempotence
 	@$(RUN) -m scripts.pictures_mqtt
 	@$(RUN) -m scripts.pictures_ui
+	@$(RUN) -m scripts.pictures_ui_mqtt
 
 docs: set-up
 	@$(RUN) scripts/site.py $(ARGS)

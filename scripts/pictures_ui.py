@@ -39,14 +39,17 @@ def fill(server: EmbeddedServer) -> None:
     client.xreadgroup("billing", "ann", {"orders": ">"}, count=50)
 
 
-def photograph(url: str, chromium: str, is_dark: bool) -> None:
-    """Make the pictures for light pages, or for dark ones, each as a page shows itself at the first look."""
+def photograph(url: str, shots: dict[str, tuple[str, str]], chromium: str, is_dark: bool) -> None:
+    """Make the pictures for light pages, or for dark ones, each as a page shows itself at the first look.
+
+    shots: the path of the page and the size of the window for each file.
+    """
     with listen("127.0.0.1", 0) as listening:
         app = application(Source(url), Rules())
         page = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
         serving = threading.Thread(target=page.run, kwargs={"sockets": [listening]}, daemon=True)
         serving.start()
-        for name, (path, size) in SHOTS.items():
+        for name, (path, size) in shots.items():
             file = PICTURES / (name.replace(".png", "-dark.png") if is_dark else name)
             colours = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
             options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}"]
@@ -58,17 +61,24 @@ def photograph(url: str, chromium: str, is_dark: bool) -> None:
         serving.join(TIMEOUT_S)
 
 
+def chromium_here() -> str | None:
+    """Return the path of Chromium; without it, say how to install it, and return None."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        print("pictures: there is no chromium here; install it (Debian: apt install chromium)", file=sys.stderr)
+    return found
+
+
 def main() -> int:
     """Make the pictures; return an exit code."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = chromium_here()
     if chromium is None:
-        print("pictures: there is no chromium here; install it (Debian: apt install chromium)", file=sys.stderr)
         return 1
     PICTURES.mkdir(parents=True, exist_ok=True)
     with EmbeddedServer(ManualClock(1_767_189_600_000)) as server:
         fill(server)
         for is_dark in (False, True):
-            photograph(server.url, chromium, is_dark)
+            photograph(server.url, SHOTS, chromium, is_dark)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`make serve` and the demos: runs a module in the compiled form, where that was built and is up to date.
+"""`make serve`, `make mqtt` and the demos: runs a module in the compiled form, where that was built and is up to date.
 
 python scripts/run.py MODULE [words]: elsewhere in the pure form, and one line says why.
 """

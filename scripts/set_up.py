@@ -16,7 +16,7 @@ READY = VENV / ".ready"
 CONSTRAINTS = Path("constraints.txt")
 # Extras, and what is said before they are installed.
 LEVELS = {
-    "server": ("cli,lua,metrics,ui", "the first time about 100 MB, without Spark"),
+    "server": ("cli,lua,metrics,mqtt,ui", "the first time about 100 MB, without Spark"),
     "all": ("demo,lua,test", "the first time about 1 GB, mostly Spark; some minutes"),
 }
 # The name of the package until it had one of its own. Both would own the same files.

@@ -62,9 +62,16 @@ def main(argv: list[str] | None = None) -> int:
         _check_command(words)
         if handing_over.takes(words):
             return handing_over.run(words, partial(_parser, [*COMMANDS]))
-        arguments, unknown = _parser(words).parse_known_args(words)
-        if unknown:
-            raise Failure(EXIT_USAGE, _unknown(unknown[0]))
+        parser = _parser(words)
+        try:
+            arguments, unknown = parser.parse_known_args(words)
+        except Failure:  # which may be about the value of an option that is not known
+            command, option = _first_unknown(parser, words)
+            if option is None:
+                raise
+            raise Failure(EXIT_USAGE, _unknown(option, command)) from None
+        if unknown and not getattr(arguments, "takes_any", False):
+            raise Failure(EXIT_USAGE, _unknown(unknown[0], _first_unknown(parser, words)[0]))
         action = getattr(arguments, "action", None)
         if action is None:
             _parser([]).print_help()
@@ -96,14 +103,38 @@ def _check_command(words: list[str]) -> None:
     raise Failure(EXIT_USAGE, f"no command {words[0]}; {hint} (see streamd --help)")
 
 
-def _unknown(word: str) -> str:
+def _first_unknown(parser: argparse.ArgumentParser, words: list[str]) -> tuple[argparse.ArgumentParser, str | None]:
+    """Return the first option among the words that its command does not have, or None, and the innermost command."""
+    rest = iter(words)
+    for word in rest:
+        if word.startswith("--"):
+            name, equals, _ = word.partition("=")
+            option = parser._option_string_actions.get(name)
+            if option is None:
+                return parser, word
+            if option.nargs is None and not equals:
+                next(rest, None)  # its value, which may look like a command
+            continue
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                parser = action.choices[word]
+                break
+    return parser, None
+
+
+def _unknown(word: str, command: argparse.ArgumentParser) -> str:
     from streamd.configuration.layers import nearest, without_flag
+    from streamd.configuration.server_options import meant
 
     if not word.startswith("--"):
-        return f"{word} is not known (see streamd --help)"
+        return f"{word} is not known (see {command.prog} --help)"
     name = word.removeprefix("--").partition("=")[0]
-    near = nearest(name).replace("'", "'--", 1)
-    return without_flag(name) or f"{word} is not known{near}"
+    if command.prog == "streamd serve":
+        near = nearest(name).replace("'", "'--", 1)
+        return without_flag(name) or f"{word} is not known{near}"
+    names = [one.removeprefix("--") for action in command._actions for one in action.option_strings]
+    near = meant(name, names).replace("'", "'--", 1)
+    return f"{word} is not known{near or f' (see {command.prog} --help)'}"
 
 
 def _take_any_text() -> None:

@@ -1,5 +1,6 @@
 """What `make` installs, in which form its programs run, and the package's earlier name."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 import compiled
 import run
 import set_up
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment(place: Path, *packages: str) -> Path:
@@ -49,6 +52,16 @@ def test_an_environment_with_all_serves_for_the_server_too(tmp_path, monkeypatch
     assert set_up.main("x", wanted) == 0
     assert (installed == []) is is_ready
     assert (tmp_path / ".venv" / ".ready").read_text() == f"x {there if is_ready else wanted}\n"
+
+
+@pytest.mark.parametrize("target", ["serve", "mqtt", "ui", "tail"])
+def test_what_a_target_runs_comes_with_the_server_and_takes_options(target):
+    extra = {"serve": "lua", "tail": "cli"}.get(target, target)
+    assert extra in set_up.LEVELS["server"][0].split(",")
+    words = ["make", "-n", "-C", str(ROOT), target, "ARGS=--url redis://h"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "scripts/set_up.sh server\n" in done.stdout
+    assert re.search(rf"\bstreamd {target} --url redis://h\n", done.stdout)
 
 
 def test_the_server_comes_without_spark():

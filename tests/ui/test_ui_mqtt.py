@@ -45,8 +45,10 @@ def now_ms(client: redis.Redis) -> int:
 
 def test_sessions_are_shown_with_their_lag(client, page, log):
     record = Record("dev-1", user="ann", expiry_s=600, positions={"mqtt": tail(client)})
+    other = Record("dev-2", expiry_s=600, owner="run", positions={"mqtt": tail(client)}, will=Will(b"w", b"x"))
+    record.subscriptions = other.subscriptions = {"#": Subscribed("#", 1)}
     keep(client, record, now_ms(client) + 100_000)
-    keep(client, Record("dev-2", expiry_s=600, owner="run", positions={"mqtt": tail(client)}, will=Will(b"w", b"x")))
+    keep(client, other)
     seen = text_of(page.get("/mqtt"))
     assert "Gateway none runs Sessions 2 Of connected clients 1" in seen
     assert re.search(
@@ -59,6 +61,21 @@ def test_sessions_are_shown_with_their_lag(client, page, log):
     assert "Gateway host-1, process 77" in seen
     assert re.search(r"ends in 1 min 3\d s mqtt: 7 messages, \d+ ms dev-2", seen)
     assert re.search(r"with a will mqtt: at most 7 messages", seen)
+
+
+def test_a_session_that_reads_no_log_by_itself_is_not_behind(client, page, log):
+    filters = {"quiet": [], "worker": ["$share/g/#"], "reader": ["$share/g/#", "x"]}
+    for number, (name, some) in enumerate(filters.items()):
+        record = Record(name, expiry_s=600, positions={"mqtt": tail(client)})
+        record.subscriptions = {one: Subscribed(one, 1) for one in some}
+        keep(client, record, now_ms(client) + 100_000 + number)
+    log.publish("a", b"1", publisher="p")
+    expected = {"quiet": "no subscriptions", "worker": "shared subscriptions only", "reader": "1 message, "}
+    seen = text_of(page.get("/mqtt"))
+    for name, behind in expected.items():
+        before = "mqtt: " if name == "reader" else ""
+        assert re.search(rf"{name} anonymous away, ends in 1 min \d+ s {before}{behind}", seen)
+        assert f"mqtt {behind}" in text_of(page.get(f"/mqtt/session?client={name}"))
 
 
 def test_ten_thousand_sessions_come_in_pages(client, page, log):

@@ -20,7 +20,7 @@ def add_options(mqtt: argparse.ArgumentParser) -> None:
     try:
         from streamd.clients.mqtt.options import add_gateway_options
     except ImportError:
-        mqtt.set_defaults(action=_without_extra)
+        mqtt.set_defaults(action=_without_extra, takes_any=True)  # any command and option: it names the extra
         return
     add_gateway_options(mqtt)
     mqtt.set_defaults(action=_run)

@@ -1,7 +1,7 @@
 """The sessions that an MQTT gateway keeps in the store, a page at a time, and a whole one."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamd.clients.ui import mqtt_logs
@@ -30,7 +30,10 @@ class Position:
 
 @dataclass(frozen=True)
 class Session:
-    """A session. ends_ms: None while its client is connected."""
+    """A session. ends_ms: None while its client is connected.
+
+    reads_nothing: why its positions do not move, so that it is not behind; empty if they do, or that is not known.
+    """
 
     client: bytes
     user: bytes | None
@@ -38,6 +41,7 @@ class Session:
     ends_ms: int | None
     has_will: bool
     positions: list[Position]
+    reads_nothing: str = ""
 
     @property
     def is_connected(self) -> bool:
@@ -105,8 +109,28 @@ def find(source: Source, start: int) -> Page:
         if expiry_s is not None:  # else it has ended meanwhile
             positions = {name: one for name, one in zip(names, at, strict=True) if one is not None}
             sessions.append(_session(client, user, expiry_s, ends_ms, will, positions, logs))
+    sessions = _with_reasons(source, sessions)
     following = start + SESSIONS_PER_PAGE
     return Page(sessions, number, connected, _gateway(owner), following if following < number else 0, ms_of(now))
+
+
+def _with_reasons(source: Source, sessions: list[Session]) -> list[Session]:
+    """Return the sessions, and of those that seem to be behind whether they read nothing."""
+    behind = [one for one in sessions if any(at.lag is not None and at.lag.messages for at in one.positions)]
+    requests: list[Request] = [("HSCAN", _key(one.client), 0, "MATCH", "s *", "COUNT", SCANNED) for one in behind]
+    reasons = {}
+    for one, reply in zip(behind, map(needed, source.ask_all(requests)), strict=True):
+        cursor, fields = reply
+        if cursor == b"0":  # else there are more than were looked at
+            reasons[one.client] = _reads_nothing([name[2:] for name in pairs(fields)])
+    return [replace(one, reads_nothing=reasons.get(one.client, "")) for one in sessions]
+
+
+def _reads_nothing(filters: list[bytes]) -> str:
+    """Return why a session with these subscriptions, all that it has, reads no log by itself; empty if it does."""
+    if any(not one.startswith(b"$share/") for one in filters):
+        return ""
+    return "shared subscriptions only" if filters else "no subscriptions"
 
 
 def whole(source: Source, client: bytes) -> Whole | None:
@@ -141,6 +165,9 @@ def whole(source: Source, client: bytes) -> Whole | None:
             if len(found.in_flight) < LISTED_MAX:
                 found.in_flight.append(flying)
     found.in_flight.sort()
+    if not found.left_out:
+        filters = [name[2:] for name in fields if name.startswith(b"s ")]
+        found.session = replace(found.session, reads_nothing=_reads_nothing(filters))
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from streamd import cli
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.topics import TopicLog
@@ -201,6 +202,28 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, options, code, says):
     assert [one for one in lines if one.startswith("streamd: ") and says in one], lines
     assert len(lines) == 1, lines
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--retenton", "5"], "--retenton is not known; did you mean '--retention'?"),
+        (["--retention", "5", "clients", "--cont", "5"], "--cont is not known; did you mean '--count'?"),
+        (["--dir", "clients", "--xyzzy", "5"], "--xyzzy is not known (see streamd mqtt --help)"),
+        (["bench", "p2p", "--qoss=1"], "--qoss=1 is not known; did you mean '--qos'?"),
+        (["session", "a", "b"], "b is not known (see streamd mqtt session --help)"),
+    ],
+)
+def test_an_unknown_word_is_named_with_what_was_meant(capsys, words, says):
+    assert cli.main(["mqtt", *words]) == 2
+    assert capsys.readouterr().err == f"streamd: {says}\n"
+
+
+@pytest.mark.parametrize("words", ["", "--port 1884", "clients --json", "session x", "bench p2p --seconds 1"])
+def test_without_the_extra_a_line_says_what_to_install_whatever_the_words_are(monkeypatch, capsys, words):
+    monkeypatch.setitem(sys.modules, "streamd.clients.mqtt.options", None)
+    assert cli.main(["mqtt", *words.split()]) == 2
+    assert capsys.readouterr().err == ("streamd: the gateway needs more packages: pip install 'streamd-server[mqtt]'\n")
 
 
 def test_a_port_that_is_taken_and_a_second_gateway(streamd_store):
