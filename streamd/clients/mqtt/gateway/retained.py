@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hiredis
 
 from streamd.clients.mqtt.session.retained_tree import RetainedTree
+from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
 from streamd.clients.mqtt.store.link import Words, encode
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 2_000
 _SCAN: Final = 1_000
+_PAGE_BYTES: Final = 16 * 2**20
 
 
 class Retained:
@@ -126,8 +128,11 @@ class Retained:
         name = tailed.log.name
         position: Position | None = None
         cursor = b"0"
+        scanned = AskedCount(_SCAN, _PAGE_BYTES)
         while True:
-            ((cursor, fields),) = await link.demand(("HSCAN", _key(name), cursor, "COUNT", _SCAN))
+            words = ("HSCAN", _key(name), cursor, "COUNT", scanned.per_stream(1))
+            ((cursor, fields),) = await link.demand(words)
+            scanned.came(len(fields) // 2, sum(map(len, fields)))
             for field, value in zip(fields[::2], fields[1::2], strict=True):
                 if field:
                     entry = _from_text(name, value)
@@ -143,6 +148,7 @@ class Retained:
 
     async def _fold_from(self, tailed: TailedLog, position: Position | None) -> int:
         log, count = tailed.log, 0
+        asked = AskedCount(_PAGE, _PAGE_BYTES)
         for generation in log.handle.meta.generations:
             if position is not None and generation.number < position.generation:
                 continue
@@ -151,7 +157,9 @@ class Retained:
                 start = format_id(at[shard]) if at is not None else "0-0"
                 target = tailed.position.at[shard] if generation.number == tailed.generation else END
                 while True:
-                    (entries,) = await self._gateway.history.demand(("XRANGE", key, f"({start}", "+", "COUNT", _PAGE))
+                    page = asked.per_stream(1)
+                    (entries,) = await self._gateway.history.demand(("XRANGE", key, f"({start}", "+", "COUNT", page))
+                    asked.came(len(entries), size_of(entries))
                     for text, fields in entries:
                         entry_id = parse_id(text)
                         if entry_id > target:
@@ -160,7 +168,7 @@ class Retained:
                         entry = parse_stored(log.name, generation.number, shard, entry_id, fields)
                         if entry is not None and entry.is_retained:
                             self._fold_old(log.name, entry)
-                    if len(entries) < _PAGE or parse_id(entries[-1][0]) >= target:
+                    if len(entries) < page or parse_id(entries[-1][0]) >= target:
                         break
                     start = entries[-1][0].decode()
         return count

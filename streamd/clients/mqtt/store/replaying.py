@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
 from streamd.clients.mqtt.store.link import Link, StoreFault, Words
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
@@ -13,6 +14,7 @@ from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 from streamd.clients.topics.handle import LogDropped
 
 _PAGE: Final = 500  # entries of one request
+_PAGE_BYTES: Final = 8 * 2**20
 _PAGES_MAX: Final = 20  # of a shard in one pass; then others have their turn
 # So many sessions with few filters are served by the store's own search; more share a scan of all entries.
 _ALONE_MAX: Final = 6
@@ -49,6 +51,7 @@ class Replay:
         self._turns: deque[Reader] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._asked = AskedCount(_PAGE, _PAGE_BYTES)
         self.read = 0  # entries that were read from the store
 
     def add(self, reader: Reader) -> None:
@@ -133,10 +136,12 @@ class Replay:
             target = self._target(generation, shard)
             if at >= target:
                 return
-            request = ("XRANGE", key, f"({format_id(at)}", "+", "COUNT", _PAGE)
+            asked = self._asked.per_stream(1)
+            request = ("XRANGE", key, f"({format_id(at)}", "+", "COUNT", asked)
             entries, trimmed = await self._read(request, generation, shard)
+            self._asked.came(len(entries), size_of(entries))
             self._note_trim(entries, trimmed, generation, shard, at)
-            end = parse_id(entries[-1][0]) if len(entries) >= _PAGE else max(target, at, *_last(entries))
+            end = parse_id(entries[-1][0]) if len(entries) >= asked else max(target, at, *_last(entries))
             self._offer(entries, generation, shard, at, end)
             self.read += len(entries)
             at = end
@@ -151,10 +156,12 @@ class Replay:
                 return
             start = f"({format_id(at)}"
             trim = self.tailed.log.trimmed_command(generation, shard)
+            asked = self._asked.per_stream(max(1, len(reader.filters)))
             searches: list[Words] = [
-                ("XFILTER", key, start, "+", "COUNT", _PAGE, "FIELD", "t", "MQTT", one) for one in reader.filters
+                ("XFILTER", key, start, "+", "COUNT", asked, "FIELD", "t", "MQTT", one) for one in reader.filters
             ]
             before, *replies, after = await self._link.demand(trim, *searches, trim)
+            self._asked.came(sum(len(found) for _, found in replies), sum(size_of(found) for _, found in replies))
             if reader not in self._able:
                 return  # its client has left, or it has gone on in the ring
             if before != after:
@@ -163,7 +170,7 @@ class Replay:
             merged: dict[Id, list[Any]] = {}
             for searched_to, found in replies:
                 end = parse_id(searched_to)
-                ends.append(end if len(found) >= _PAGE or end < target else max(end, target))
+                ends.append(end if len(found) >= asked or end < target else max(end, target))
                 for entry in found:
                     merged[parse_id(entry[0])] = entry
             if not ends:  # no subscription any more
