@@ -75,7 +75,7 @@ async def read_by_tail(streams):
     store = Store(streams)
     publishing = SimpleNamespace(stored=0, backlog=0, around=None)
     delivered = []
-    tail = Tail(store, store, publishing, lambda tailed, entries, first: delivered.extend(entries))
+    tail = Tail(store, store, publishing, lambda tailed, entries, first: delivered.extend(entries), print)
     position = Position.begin(1, len(streams))
     tailed = TailedLog(log_of(list(streams)), position, Ring(position, 1_000, MIB))
     tail.add(tailed)
@@ -123,7 +123,7 @@ def test_readers_of_the_past_read_large_entries_a_few_at_a_time():
         end = Position(1, (parse_id(streams[b"k"][-1][0]),))
         tailed = TailedLog(log_of([b"k"]), end, Ring(end, 10, MIB))
         done = asyncio.Event()
-        replay = Replay(store, tailed, False, lambda reader: done.set())
+        replay = Replay(store, tailed, False, lambda reader: done.set(), print)
         reader = Reader()
         replay.add(reader)
         await done.wait()

@@ -97,7 +97,7 @@ class Gateway:
         )
         self.delivery.is_current = self.retained.is_current
         self.noting.position_of = self._positions
-        self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver)
+        self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver, self.warn)
         self.receiving = Receiving(self, settings.content_rules)
         self.subscribing = Subscribing(self)
         self.connecting = Connecting(self)
@@ -140,7 +140,9 @@ class Gateway:
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
             for log in self.logs.all:
                 tailed = await self.tail.open(log, self.limits.ring_entries_max, self.limits.ring_bytes_max)
-                self.delivery.replays[log.name] = Replay(self.history, tailed, self.has_search, self.delivery.caught_up)
+                self.delivery.replays[log.name] = Replay(
+                    self.history, tailed, self.has_search, self.delivery.caught_up, self.warn
+                )
                 await self.retained.load(tailed)
             await self._ownership.take_up_sessions()
             await self.shares.start()
@@ -231,6 +233,13 @@ class Gateway:
                 session.when_stored = []
             session.when_stored.append(future)
             await future
+
+    @property
+    def unready(self) -> str | None:
+        """Why messages cannot be published or delivered; None if they can."""
+        if not self.link.is_up:
+            return "the store is away"
+        return None if self.tail.refusals.text is None else "the store refuses to be read"
 
     @property
     def is_congested(self) -> bool:

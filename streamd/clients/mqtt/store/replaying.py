@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
 from streamd.clients.mqtt.store.link import Link, StoreFault, Words
 from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.refusals import Refusals
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.mqtt.store.tailing import TailedLog
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
@@ -45,8 +46,17 @@ class Replay:
     the ring begins.
     """
 
-    def __init__(self, link: Link, tailed: TailedLog, has_search: bool, caught_up: Callable[[Reader], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        tailed: TailedLog,
+        has_search: bool,
+        caught_up: Callable[[Reader], None],
+        say: Callable[[str], None],
+    ) -> None:
         self._link, self.tailed, self._has_search, self._caught_up = link, tailed, has_search, caught_up
+        self.refusals = Refusals(f"sessions that are behind in log {tailed.log.name} wait", say)
+        self._passed = 0  # turns since a read was refused
         self._able: dict[Reader, None] = {}
         self._turns: deque[Reader] = deque()
         self._wake = asyncio.Event()
@@ -78,7 +88,12 @@ class Replay:
             while self._turns:
                 try:
                     await self._pass(self._turns[0])
-                except (StoreFault, LogDropped):
+                    self._passed += 1
+                    if self._passed >= len(self._turns):  # for all
+                        self.refusals.over()
+                except (StoreFault, LogDropped) as fault:
+                    self._passed = 0
+                    self.refusals.note(fault)
                     await asyncio.sleep(_PAUSE_S)
                 if self._turns:
                     self._turns.rotate(-1)

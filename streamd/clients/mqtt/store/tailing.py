@@ -9,6 +9,7 @@ from streamd.clients.mqtt.store.link import Link, encode
 from streamd.clients.mqtt.store.logs import OpenLog
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
+from streamd.clients.mqtt.store.refusals import Refusals
 from streamd.clients.mqtt.store.ring import Ring
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
@@ -50,9 +51,12 @@ class Tail:
     asks now and then. While nothing comes, a request waits at the store, on a connection of its own.
     """
 
-    def __init__(self, link: Link, waiting_link: Link, publishing: Publishing, deliver: Deliver) -> None:
+    def __init__(
+        self, link: Link, waiting_link: Link, publishing: Publishing, deliver: Deliver, say: Callable[[str], None]
+    ) -> None:
         self._link, self._waiting_link = link, waiting_link
         self._publishing, self._deliver = publishing, deliver
+        self.refusals = Refusals("no messages are delivered", say)
         self._loop = asyncio.get_running_loop()
         self.logs: list[TailedLog] = []
         self._places: dict[bytes, tuple[TailedLog, int]] = {}
@@ -141,6 +145,8 @@ class Tail:
         if self.is_closed:
             return
         count, is_full = self._take(replies[0], asked)
+        if not isinstance(replies[0], Exception):  # (one that waited may have begun before the store refused another)
+            self.refusals.over()
         if not is_full:
             self._stored_seen = max(self._stored_seen, stored)
         self._call_reached()
@@ -199,7 +205,10 @@ class Tail:
 
     def _take(self, reply: Any, asked: int) -> tuple[int, bool]:
         """Hand entries on; return their number, and whether there may be more."""
-        if isinstance(reply, Exception) or not reply:
+        if isinstance(reply, Exception):
+            self.refusals.note(reply)
+            return 0, False
+        if not reply:
             return 0, False
         found: dict[str, tuple[TailedLog, list[Stored]]] = {}
         is_full, count, size_bytes = False, 0, 0
