@@ -381,6 +381,7 @@ class Gateway:
     async def _do_chores(self) -> None:
         for one in self.on_chores:
             one()
+        self.retained.drop_expired()
         # Before what a full store refuses: it makes room.
         await self._try(self._end_sessions())
         await self._try(self.unwritten.write_all())

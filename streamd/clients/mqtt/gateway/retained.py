@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
+from streamd.clients.mqtt.session.expiries import Expiries
 from streamd.clients.mqtt.session.retained_tree import RetainedTree
 from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
 from streamd.clients.mqtt.store.link import Words, encode
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _PAGE: Final = 2_000
 _SCAN: Final = 1_000
 _PAGE_BYTES: Final = 16 * 2**20
+_DROPPED_AT_ONCE: Final = 1_000
 
 
 class Retained:
@@ -41,6 +43,7 @@ class Retained:
         self._changed: dict[str, dict[bytes, Stored | None]] = {}
         self._written: dict[str, Position] = {}
         self._shown: set[bytes] = set()
+        self._expiries = Expiries()
 
     def __len__(self) -> int:
         """Return the number of topics with a message of a client."""
@@ -48,7 +51,36 @@ class Retained:
 
     def has_room(self, topic: bytes) -> bool:
         """Return whether a topic may have a retained message."""
-        return len(self) < self._gateway.limits.retained_max or self._tree.get(topic) is not None
+        most = self._gateway.limits.retained_max
+        if len(self) < most or self._tree.get(topic) is not None:
+            return True
+        self.drop_expired()
+        return len(self) < most
+
+    def drop_expired(self) -> None:
+        """Remove messages whose time is over, not very many at once."""
+        now_ms = self._gateway.now_ms()
+        for topic in self._expiries.due(now_ms, _DROPPED_AT_ONCE):
+            entry = self._tree.get(topic)
+            if entry is None or entry.expires_ms is None:
+                continue
+            if entry.is_expired(now_ms):
+                self._tree.remove(topic)
+                self._note(entry.log, topic, None)
+            else:
+                self._expiries.add(entry.expires_ms, topic)
+        self._expiries.tidy(len(self._tree), self._expires_ms)
+
+    def _expires_ms(self, topic: bytes) -> int | None:
+        entry = self._tree.get(topic)
+        return None if entry is None else entry.expires_ms
+
+    def _put(self, entry: Stored) -> None:
+        if entry.expires_ms is not None:
+            known_ms = self._expires_ms(entry.topic)
+            if known_ms is None or known_ms > entry.expires_ms:
+                self._expiries.add(entry.expires_ms, entry.topic)
+        self._tree.put(entry.topic, entry)
 
     def matching(self, filter: str) -> Iterator[Stored]:
         """Yield the retained messages whose topics match a filter."""
@@ -82,18 +114,23 @@ class Retained:
     def fold(self, tailed: TailedLog, entry: Stored) -> None:
         """Take a message with the retain flag."""
         if entry.payload:
-            self._tree.put(entry.topic, entry)
+            self._put(entry)
         else:
             self._tree.remove(entry.topic)
-        changed = self._changed.get(tailed.log.name)
-        if changed is None:
-            changed = self._changed[tailed.log.name] = {}
-            self._gateway.loop.call_soon(self._write, tailed)
-        changed[entry.topic] = entry if entry.payload else None
+        self._note(tailed.log.name, entry.topic, entry if entry.payload else None)
 
-    def _write(self, tailed: TailedLog) -> None:
-        commands = self._commands(tailed)
-        self._gateway.tell_store(commands)
+    def _note(self, name: str, topic: bytes, entry: Stored | None) -> None:
+        """Write a change to the checkpoint of a log, with others of this turn."""
+        changed = self._changed.get(name)
+        if changed is None:
+            changed = self._changed[name] = {}
+            self._gateway.loop.call_soon(self._write, name)
+        changed[topic] = entry
+
+    def _write(self, name: str) -> None:
+        for tailed in self._gateway.tail.logs:
+            if tailed.log.name == name:
+                self._gateway.tell_store(self._commands(tailed))
 
     def _commands(self, tailed: TailedLog) -> list[Words]:
         name = tailed.log.name
@@ -137,7 +174,7 @@ class Retained:
                 if field:
                     entry = _from_text(name, value)
                     if entry is not None:
-                        self._tree.put(entry.topic, entry)
+                        self._put(entry)
                 else:
                     position = Position.from_text(value.decode())
             if cursor == b"0":
@@ -180,7 +217,7 @@ class Retained:
         if known is not None and (known.generation, known.entry_id) > (entry.generation, entry.entry_id):
             return
         if entry.payload:
-            self._tree.put(entry.topic, entry)
+            self._put(entry)
         else:
             self._tree.remove(entry.topic)
         changed[entry.topic] = entry if entry.payload else None
