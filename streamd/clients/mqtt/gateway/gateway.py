@@ -95,7 +95,7 @@ class Gateway:
         self.delivery = Delivery(
             self.counters, self.now_ms, self.noting.note, self.retained.fold, self.shares.wake, self.shares.begun
         )
-        self.delivery.is_current = self.retained.is_current
+        self.delivery.retained_for = self.retained.waiting
         self.noting.position_of = self._positions
         self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver, self.warn)
         self.receiving = Receiving(self, settings.content_rules)

@@ -7,7 +7,6 @@ So a topic's last retained message outlives the log's retention. A start folds w
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,10 +21,8 @@ from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.topics.entry_ids import END, format_id, parse_id
 
 if TYPE_CHECKING:
-    from streamd.clients.mqtt.access import ClientRights
     from streamd.clients.mqtt.gateway.gateway import Gateway
-    from streamd.clients.mqtt.gateway.session import Waiting
-    from streamd.clients.mqtt.store.records import Record
+    from streamd.clients.mqtt.store.records import Waiting
     from streamd.clients.mqtt.store.tailing import TailedLog
 
 _PAGE: Final = 2_000
@@ -43,6 +40,7 @@ class Retained:
         self._changed: dict[str, dict[bytes, Stored | None]] = {}
         self._written: dict[str, Position] = {}
         self._shown: set[bytes] = set()
+        self._shows = 0
         self._expiries = Expiries()
 
     def __len__(self) -> int:
@@ -82,33 +80,21 @@ class Retained:
                 self._expiries.add(entry.expires_ms, entry.topic)
         self._tree.put(entry.topic, entry)
 
-    def matching(self, filter: str) -> Iterator[Stored]:
-        """Yield the retained messages whose topics match a filter."""
-        now_ms = self._gateway.now_ms()
-        for one in self._tree.matching(filter):
-            if not one.is_expired(now_ms):
-                yield one
+    def waiting(self, waiting: Waiting) -> Iterator[Stored]:
+        """Yield the present messages that match a new subscription, from where it has come to."""
+        return self._tree.matching(waiting.filter, waiting.place)
 
-    def is_current(self, entry: Stored) -> bool:
-        """Return whether a message is the newest of its topic; of the gateway's own any will do."""
-        return entry.topic[:1] == b"$" or self._tree.get(entry.topic) is entry
-
-    def waiting(self, record: Record, rights: ClientRights) -> deque[Waiting] | None:
-        """Return the retained messages that a session was still to get; newer ones come to it from the log."""
-        now_ms = self._gateway.now_ms()
-        found: deque[Waiting] = deque()
-        for topic, qos, identifier in record.retained:
-            entry = self._tree.get(topic)
-            if entry is None or entry.is_expired(now_ms) or not rights.may_read(topic):
-                continue
-            position = record.positions.get(entry.log)
-            if position is None or position.has_passed(entry.generation, entry.shard, entry.entry_id):
-                found.append((entry, qos, identifier, None))
-        return found or None
+    def positions(self) -> dict[str, Position]:
+        """Return how far messages were folded, by log; the gateway's own have no log, and a number each."""
+        found = {tailed.log.name: tailed.position for tailed in self._gateway.tail.logs}
+        found[""] = Position(0, ((self._shows, 0),))
+        return found
 
     def show(self, entry: Stored) -> None:
         """Keep a message of the gateway's own, which no log has."""
         self._shown.add(entry.topic)
+        self._shows += 1
+        entry.entry_id = self._shows, 0
         self._tree.put(entry.topic, entry)
 
     def fold(self, tailed: TailedLog, entry: Stored) -> None:

@@ -13,7 +13,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Subscribed, key_of
+from streamd.clients.mqtt.store.records import Subscribed, Waiting, key_of
 from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ class Subscribing:
         if start is not None and plain:
             self._set_back(session, start, plain)
         text = "; ".join(dict.fromkeys(texts))
-        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added)
+        # What is retained until now; what comes from now on comes by the subscription.
+        began = gateway.retained.positions()
+        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added, began)
         if not session.has_record or not added:
             done([])
             return
@@ -174,6 +176,7 @@ class Subscribing:
         reasons: tuple[int, ...],
         text: str,
         added: list[tuple[Subscription, Subscribed, bool]],
+        began: dict[str, Position],
         replies: list[Any],
     ) -> None:
         gateway = self._gateway
@@ -196,24 +199,16 @@ class Subscribing:
             if share_of(one.filter)[0] is not None:
                 gateway.shares.join(session, subscribed)
             elif one.retain_handling == 0 or (one.retain_handling == 1 and not had):
-                self._send_retained(session, subscribed)
+                self._wait_for_retained(session, subscribed, began)
         if session.connection is connection:
             gateway.delivery.pump(session)
         connection.go_on()
 
-    def _send_retained(self, session: Session, subscribed: Subscribed) -> None:
-        filter = subscribed.filter
-        if session.retained:  # what waits for the subscription that this one replaces is sent anew
-            session.retained = deque(one for one in session.retained if one[3] != filter)
-        found = [
-            (entry, subscribed.qos, subscribed.identifier, filter)
-            for entry in self._gateway.retained.matching(subscribed.filter)
-            if session.rights.may_read(entry.topic)
-        ]
-        if found:
-            if session.retained is None:
-                session.retained = deque()
-            session.retained.extend(found)
+    def _wait_for_retained(self, session: Session, subscribed: Subscribed, began: dict[str, Position]) -> None:
+        _forget_waiting(session, subscribed.filter)
+        if session.retained is None:
+            session.retained = deque()
+        session.retained.append(Waiting(subscribed.filter, subscribed.qos, subscribed.identifier, began))
 
     def _answer(self, connection: Connection, packet_id: int, reasons: tuple[int, ...], text: str) -> None:
         if connection.version < 5:
@@ -236,6 +231,7 @@ class Subscribing:
                 gateway.shares.part(session, text)
             else:
                 gateway.delivery.tree.remove(text, session)
+                _forget_waiting(session, text)
         done = partial(self._unsubscribed, connection, packet.packet_id, tuple(reasons))
         if session.has_record and Reason.SUCCESS in reasons:
             words = ("HDEL", key_of(session.client_id), *(f"s {one}" for one in packet.filters))
@@ -284,6 +280,12 @@ class Subscribing:
                 ids = [BEGIN if one is None else parse_id(one) for one in replies]
             found[log.name] = Position(oldest.number, tuple(ids))
         return found
+
+
+def _forget_waiting(session: Session, filter: str) -> None:
+    """Send no more retained messages for a subscription that has ended, or was made anew."""
+    if session.retained:
+        session.retained = deque(one for one in session.retained if one.filter != filter)
 
 
 def _start_ms(start: str) -> int:
