@@ -303,8 +303,9 @@ def test_a_session_that_is_back_before_its_end_was_written_stays_connected(store
                 await device.disconnect()
                 await gateway.link.ask(("PING",))
             device = await connect(gateway.port, "device", clean=False, properties=LASTING)
-            before = gateway._last_chores
-            await until(lambda: gateway._last_chores > before + 1)
+            chores = []
+            gateway.on_chores.append(lambda: chores.append(None))
+            await until(lambda: len(chores) == 2)
             await gateway.link.ask(("PING",))
             assert (await gateway.link.demand(("ZSCORE", INDEX, "device"))) == [b"inf"]
             assert (await gateway.link.demand(("HGET", key_of("device"), "owner"))) == [gateway.run.encode()]

@@ -93,7 +93,7 @@ def test_no_label_is_that_of_a_client(running: Gateway):
         _, text = ask(running, "/metrics")
         assert "its" not in re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
         names = set(re.findall(r'(\w+)="', text))
-        assert names == {"version", "le", "log", "listener"}
+        assert names == {"version", "le", "log", "listener", "of"}
 
 
 def test_every_metric_is_in_the_document(running: Gateway):

@@ -13,8 +13,13 @@ def check(tree, model):
     assert len(tree) == len(model)
     assert {topic: tree.get(topic) for topic in TOPICS} == {topic: model.get(topic) for topic in TOPICS}
     for text in FILTERS:
-        wanted = sorted(value for topic, value in model.items() if TopicFilter(text).matches(topic))
-        assert sorted(tree.matching(text)) == wanted, text
+        wanted = sorted(
+            (topic.split(b"/"), value) for topic, value in model.items() if TopicFilter(text).matches(topic)
+        )
+        assert list(tree.matching(text)) == [value for _, value in wanted], text
+        for place in TOPICS:
+            rest = [value for names, value in wanted if names > place.split(b"/")]
+            assert list(tree.matching(text, place)) == rest, (text, place)
 
 
 def test_all_short_histories():
@@ -22,6 +27,7 @@ def test_all_short_histories():
     for history in product(steps, repeat=3):
         tree, model = RetainedTree(), {}
         for number, (kind, topic) in enumerate(history):
+            list(tree.matching("#"))  # somebody walks along it
             if kind == "put":
                 tree.put(topic, f"{topic!r} {number}")
                 model[topic] = f"{topic!r} {number}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
@@ -25,8 +26,8 @@ from streamd.clients.mqtt.store.records import (
     key_of,
     parse_record,
     removal,
-    retained_to_text,
     user_key,
+    waiting_to_text,
     will_to_text,
 )
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
@@ -262,7 +263,7 @@ class Connecting:
             outgoing.drop(packet_id)
         session.resending = entries
         session.noted_positions = dict(record.positions)
-        session.retained = gateway.retained.waiting(record, rights)
+        session.retained = deque(record.waiting) if record.waiting else None
         for name, replay in gateway.delivery.replays.items():
             position = record.positions.get(name)
             if position is not None and not position.has_reached(replay.tailed.position):
@@ -423,14 +424,10 @@ class Connecting:
                 commands.append(("ZADD", WILLS, will_ms, session.client_id))
             elif session.will is not None:
                 gone += ["will", "will_name"]
-            if waiting := [
-                (entry.topic, qos, identifier)
-                for entry, qos, identifier, _ in session.retained or ()
-                if min(entry.qos, qos)
-            ]:
-                words += ["retained", retained_to_text(waiting)]
+            if waiting := [one for one in session.retained or () if one.qos]:
+                words += ["waiting", waiting_to_text(waiting)]
             else:
-                gone.append("retained")
+                gone.append("waiting")
             commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
         session.connection = None
         connection.session = None

@@ -1,7 +1,7 @@
 """Sends the messages of the logs to the sessions that subscribe to them: live, or from where a session has stopped."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -12,7 +12,7 @@ from streamd.clients.mqtt.gateway.session import Cursor, Session
 from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.session.subscription_tree import Found, SubscriptionTree
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Shared, Subscribed
+from streamd.clients.mqtt.store.records import Shared, Subscribed, Waiting
 from streamd.clients.mqtt.store.replaying import Reader, Replay
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import TailedLog
@@ -20,7 +20,7 @@ from streamd.clients.mqtt.store.tailing import TailedLog
 More = tuple[tuple[int, PropertyValue], ...]
 _RECEIVERS_MAX: Final = 10_000  # topics
 _ALIAS_BYTES: Final = 8  # that a topic alias may add to a packet
-_TURN: Final = 2_000  # entries of the ring that one session looks at, before others have their turn
+_TURN: Final = 2_000  # entries that one session looks at, before others have their turn
 GAP: Final = "gap"  # the user property that tells a client that messages were removed before it got them
 
 
@@ -86,7 +86,7 @@ class Delivery:
         self._pumped_soon: dict[Session, None] = {}
         self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
         self._loop = asyncio.get_running_loop()
-        self.is_current: Callable[[Stored], bool] = lambda entry: True  # whether a retained message was not replaced
+        self.retained_for: Callable[[Waiting], Iterator[Stored]] = lambda waiting: iter(())
 
     def forget_rights(self) -> None:
         """Decide anew who may read what."""
@@ -267,16 +267,25 @@ class Delivery:
         if connection is None or (session.resending is not None and not self._resend(session)):
             return
         while session.retained:
-            entry, qos, identifier, _ = session.retained[0]
-            # A newer one comes from the log, or has come: this one must not follow it.
-            is_due = self.is_current(entry) and session.rights.may_read(entry.topic)
-            if is_due and not self.send_retained(session, entry, qos, identifier):
+            if not self._send_waiting(session, session.retained[0]):
                 return
             session.retained.popleft()
         session.retained = None
         if session.cursors is not None:
             for cursor in list(session.cursors.values()):
                 self._advance(cursor)
+
+    def _send_waiting(self, session: Session, waiting: Waiting) -> bool:
+        """Send the retained messages that a subscription is still to get; return whether that is done."""
+        for number, entry in enumerate(self.retained_for(waiting)):
+            if number == _TURN:
+                self._loop.call_soon(self.pump, session)
+                return False
+            is_due = waiting.takes(entry) and session.rights.may_read(entry.topic)
+            if is_due and not self.send_retained(session, entry, waiting.qos, waiting.identifier):
+                return False
+            waiting.place = entry.topic
+        return True
 
     def _resend(self, session: Session) -> bool:
         """Send again what was in flight; return whether that is done."""

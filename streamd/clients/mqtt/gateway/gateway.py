@@ -103,9 +103,9 @@ class Gateway:
             self.shares.begun,
             self.shares.acknowledged,
         )
-        self.delivery.is_current = self.retained.is_current
+        self.delivery.retained_for = self.retained.waiting
         self.noting.position_of = self._positions
-        self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver)
+        self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver, self.warn)
         self.receiving = Receiving(self, settings.content_rules)
         self.subscribing = Subscribing(self)
         self.connecting = Connecting(self)
@@ -122,7 +122,7 @@ class Gateway:
         self._ownership = Ownership(self.link, self.run, self.now_ms)
         self._clock_ahead_ms = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._chores: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
         self._logged = (0, 0)
         self._is_stopping = False
         self.is_superseded = False  # another gateway has taken the store: the sessions are its
@@ -145,17 +145,29 @@ class Gateway:
                 raise CannotStart("the store has no XADD with IDMP: it takes streamd, or Redis 8.6 and later")
             self.has_search = abilities.xfilter
             await self._ownership.take()
+            # Each of what is due has a task of its own: the lease must not run out while something else is slow.
+            self._begin_chore(_CHORES_S, self._keep_ownership)
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
             for log in self.logs.all:
                 tailed = await self.tail.open(log, self.limits.ring_entries_max, self.limits.ring_bytes_max)
-                self.delivery.replays[log.name] = Replay(self.history, tailed, self.has_search, self.delivery.caught_up)
+                self.delivery.replays[log.name] = Replay(
+                    self.history, tailed, self.has_search, self.delivery.caught_up, self.warn
+                )
                 await self.retained.load(tailed)
             await self._ownership.take_up_sessions()
             await self.shares.start()
         except (redis.RedisError, StoreFault, ValueError, OSError) as error:
+            self._end_chores()
             raise CannotStart(str(error))
         self.tail.start()
-        self._chores = self.loop.create_task(self._do_chores())
+        for seconds, chore in (
+            (_CHORES_S, self._do_chores),
+            (_CHORES_S, self.wills.publish_due),
+            (_CHECKPOINT_S, self._checkpoint),
+            (_CLOCK_S, self._set_clock),
+            (_RETAIN_S, self._retain),
+        ):
+            self._begin_chore(seconds, chore)
         self._tick()
 
     async def _until_up(self) -> None:
@@ -177,8 +189,7 @@ class Gateway:
                 break
             await asyncio.sleep(0.01)
         self.tail.is_closed = True
-        if self._chores is not None:
-            self._chores.cancel()
+        self._end_chores()
         for replay in self.delivery.replays.values():
             await replay.close()
         await self.shares.close()
@@ -239,6 +250,13 @@ class Gateway:
                 session.when_stored = []
             session.when_stored.append(future)
             await future
+
+    @property
+    def unready(self) -> str | None:
+        """Why messages cannot be published or delivered; None if they can."""
+        if not self.link.is_up:
+            return "the store is away"
+        return None if self.tail.refusals.text is None else "the store refuses to be read"
 
     @property
     def is_congested(self) -> bool:
@@ -339,7 +357,7 @@ class Gateway:
     # What is due.
 
     def _store_changed(self, is_up: bool) -> None:
-        if self._is_stopping or self._chores is None:
+        if self._is_stopping or not self._chores:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
         if not is_up:
@@ -352,34 +370,36 @@ class Gateway:
             self.keep_alive.check()
             self.relieve()
 
-    async def _do_chores(self) -> None:
-        last_checkpoint = last_clock = last_retain = self.loop.time()
-        while True:
-            await asyncio.sleep(_CHORES_S / 4)
-            now = self.loop.time()
-            if not self.link.is_up:
-                continue
-            if now - self._last_chores >= _CHORES_S:
-                self._last_chores = now
-                await self._try(self._keep_ownership())
-                for one in self.on_chores:
-                    one()
-                # Before what a full store refuses: it makes room.
-                await self._try(self._end_sessions())
-                await self._try(self.unwritten.write_all())
-                await self._try(self.wills.publish_due())
-            if now - last_checkpoint >= _CHECKPOINT_S:
-                last_checkpoint = now
-                self.tell_store(self.retained.checkpoint())
-            if now - last_clock >= _CLOCK_S:
-                last_clock = now
-                await self._try(self._set_clock())
-            if now - last_retain >= _RETAIN_S:
-                last_retain = now
-                for log in self.logs.all:
-                    await self._try(log.retain())
+    def _begin_chore(self, seconds: float, chore: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._chores.append(self.loop.create_task(self._repeat(seconds, chore)))
 
-    _last_chores = 0.0
+    def _end_chores(self) -> None:
+        for chore in self._chores:
+            chore.cancel()
+        self._chores.clear()
+
+    async def _repeat(self, seconds: float, chore: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Do something again and again while the store can be used."""
+        while True:
+            await asyncio.sleep(seconds)
+            while not self.link.is_up:
+                await asyncio.sleep(_TICK_S)
+            await self._try(chore())
+
+    async def _do_chores(self) -> None:
+        for one in self.on_chores:
+            one()
+        self.retained.drop_expired()
+        # Before what a full store refuses: it makes room.
+        await self._try(self._end_sessions())
+        await self._try(self.unwritten.write_all())
+
+    async def _checkpoint(self) -> None:
+        self.tell_store(self.retained.checkpoint())
+
+    async def _retain(self) -> None:
+        for log in self.logs.all:
+            await self._try(log.retain())
 
     async def _try(self, chore: Coroutine[Any, Any, Any]) -> None:
         """Do something that is due; what is wrong with it keeps nothing else from being done."""

@@ -132,11 +132,19 @@ def _of_clients(found: Survey) -> Iterator[Metric]:
 
 def _of_store(gateway: Gateway, sessions: int | None) -> Iterator[Metric]:
     yield _gauge("store_up", "1: the store can be used.", gateway.link.is_up)
+    replays = gateway.delivery.replays
+    yield _family(
+        "reads_refused",
+        "gauge",
+        "1: the store refuses to be read, of new messages by the tail, or of past ones for sessions that are behind.",
+        ({"of": "tail"}, gateway.tail.refusals.text is not None),
+        ({"of": "past"}, any(one.refusals.text is not None for one in replays.values())),
+    )
     yield _gauge("store_requests_waiting", "Requests without an answer.", gateway.link.waiting)
     yield _gauge("publish_backlog", "Messages received that are not stored yet.", gateway.publishing.backlog)
     yield _gauge("tail_lag", "Messages stored by this gateway that its tail has not read yet.", gateway.tail.lag)
     yield _family("stored", "counter", "Messages stored.", ({}, gateway.publishing.stored))
-    read = [({"log": name}, replay.read) for name, replay in gateway.delivery.replays.items()]
+    read = [({"log": name}, replay.read) for name, replay in replays.items()]
     yield _family("replayed", "counter", "Older messages read from the store, for sessions that are behind.", *read)
     if sessions is not None:
         yield _gauge("sessions", "Sessions that the store keeps, of clients that are connected or not.", sessions)

@@ -120,7 +120,8 @@ class _Scrape(asyncio.Protocol):
         elif match[2] == b"/healthz":
             self._answer(200, b"ok\n")
         elif match[2] == b"/readyz":
-            self._answer(200 if gateway.link.is_up else 503, b"ok\n" if gateway.link.is_up else b"the store is away\n")
+            unready = gateway.unready
+            self._answer(200 if unready is None else 503, f"{unready or 'ok'}\n".encode())
         elif match[2] == b"/metrics":
             try:
                 self._answer(200, await self._port.metrics(), _METRICS)

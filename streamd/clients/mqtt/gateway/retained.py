@@ -7,27 +7,28 @@ So a topic's last retained message outlives the log's retention. A start folds w
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
+from streamd.clients.mqtt.session.expiries import Expiries
 from streamd.clients.mqtt.session.retained_tree import RetainedTree
+from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
 from streamd.clients.mqtt.store.link import Words, encode
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.topics.entry_ids import END, format_id, parse_id
 
 if TYPE_CHECKING:
-    from streamd.clients.mqtt.access import ClientRights
     from streamd.clients.mqtt.gateway.gateway import Gateway
-    from streamd.clients.mqtt.gateway.session import Waiting
-    from streamd.clients.mqtt.store.records import Record
+    from streamd.clients.mqtt.store.records import Waiting
     from streamd.clients.mqtt.store.tailing import TailedLog
 
 _PAGE: Final = 2_000
 _SCAN: Final = 1_000
+_PAGE_BYTES: Final = 16 * 2**20
+_DROPPED_AT_ONCE: Final = 1_000
 
 
 class Retained:
@@ -39,6 +40,8 @@ class Retained:
         self._changed: dict[str, dict[bytes, Stored | None]] = {}
         self._written: dict[str, Position] = {}
         self._shown: set[bytes] = set()
+        self._shows = 0
+        self._expiries = Expiries()
 
     def __len__(self) -> int:
         """Return the number of topics with a message of a client."""
@@ -46,52 +49,74 @@ class Retained:
 
     def has_room(self, topic: bytes) -> bool:
         """Return whether a topic may have a retained message."""
-        return len(self) < self._gateway.limits.retained_max or self._tree.get(topic) is not None
+        most = self._gateway.limits.retained_max
+        if len(self) < most or self._tree.get(topic) is not None:
+            return True
+        self.drop_expired()
+        return len(self) < most
 
-    def matching(self, filter: str) -> Iterator[Stored]:
-        """Yield the retained messages whose topics match a filter."""
+    def drop_expired(self) -> None:
+        """Remove messages whose time is over, not very many at once."""
         now_ms = self._gateway.now_ms()
-        for one in self._tree.matching(filter):
-            if not one.is_expired(now_ms):
-                yield one
-
-    def is_current(self, entry: Stored) -> bool:
-        """Return whether a message is the newest of its topic; of the gateway's own any will do."""
-        return entry.topic[:1] == b"$" or self._tree.get(entry.topic) is entry
-
-    def waiting(self, record: Record, rights: ClientRights) -> deque[Waiting] | None:
-        """Return the retained messages that a session was still to get; newer ones come to it from the log."""
-        now_ms = self._gateway.now_ms()
-        found: deque[Waiting] = deque()
-        for topic, qos, identifier in record.retained:
+        for topic in self._expiries.due(now_ms, _DROPPED_AT_ONCE):
             entry = self._tree.get(topic)
-            if entry is None or entry.is_expired(now_ms) or not rights.may_read(topic):
+            if entry is None or entry.expires_ms is None:
                 continue
-            position = record.positions.get(entry.log)
-            if position is None or position.has_passed(entry.generation, entry.shard, entry.entry_id):
-                found.append((entry, qos, identifier, None))
-        return found or None
+            if entry.is_expired(now_ms):
+                self._tree.remove(topic)
+                self._note(entry.log, topic, None)
+            else:
+                self._expiries.add(entry.expires_ms, topic)
+        self._expiries.tidy(len(self._tree), self._expires_ms)
+
+    def _expires_ms(self, topic: bytes) -> int | None:
+        entry = self._tree.get(topic)
+        return None if entry is None else entry.expires_ms
+
+    def _put(self, entry: Stored) -> None:
+        if entry.expires_ms is not None:
+            known_ms = self._expires_ms(entry.topic)
+            if known_ms is None or known_ms > entry.expires_ms:
+                self._expiries.add(entry.expires_ms, entry.topic)
+        self._tree.put(entry.topic, entry)
+
+    def waiting(self, waiting: Waiting) -> Iterator[Stored]:
+        """Yield the present messages that match a new subscription, from where it has come to."""
+        return self._tree.matching(waiting.filter, waiting.place)
+
+    def positions(self) -> dict[str, Position]:
+        """Return how far messages were folded, by log; the gateway's own have no log, and a number each."""
+        found = {tailed.log.name: tailed.position for tailed in self._gateway.tail.logs}
+        found[""] = Position(0, ((self._shows, 0),))
+        return found
 
     def show(self, entry: Stored) -> None:
         """Keep a message of the gateway's own, which no log has."""
         self._shown.add(entry.topic)
+        self._shows += 1
+        entry.entry_id = self._shows, 0
         self._tree.put(entry.topic, entry)
 
     def fold(self, tailed: TailedLog, entry: Stored) -> None:
         """Take a message with the retain flag."""
         if entry.payload:
-            self._tree.put(entry.topic, entry)
+            self._put(entry)
         else:
             self._tree.remove(entry.topic)
-        changed = self._changed.get(tailed.log.name)
-        if changed is None:
-            changed = self._changed[tailed.log.name] = {}
-            self._gateway.loop.call_soon(self._write, tailed)
-        changed[entry.topic] = entry if entry.payload else None
+        self._note(tailed.log.name, entry.topic, entry if entry.payload else None)
 
-    def _write(self, tailed: TailedLog) -> None:
-        commands = self._commands(tailed)
-        self._gateway.tell_store(commands)
+    def _note(self, name: str, topic: bytes, entry: Stored | None) -> None:
+        """Write a change to the checkpoint of a log, with others of this turn."""
+        changed = self._changed.get(name)
+        if changed is None:
+            changed = self._changed[name] = {}
+            self._gateway.loop.call_soon(self._write, name)
+        changed[topic] = entry
+
+    def _write(self, name: str) -> None:
+        for tailed in self._gateway.tail.logs:
+            if tailed.log.name == name:
+                self._gateway.tell_store(self._commands(tailed))
 
     def _commands(self, tailed: TailedLog) -> list[Words]:
         name = tailed.log.name
@@ -126,13 +151,16 @@ class Retained:
         name = tailed.log.name
         position: Position | None = None
         cursor = b"0"
+        scanned = AskedCount(_SCAN, _PAGE_BYTES)
         while True:
-            ((cursor, fields),) = await link.demand(("HSCAN", _key(name), cursor, "COUNT", _SCAN))
+            words = ("HSCAN", _key(name), cursor, "COUNT", scanned.per_stream(1))
+            ((cursor, fields),) = await link.demand(words)
+            scanned.came(len(fields) // 2, sum(map(len, fields)))
             for field, value in zip(fields[::2], fields[1::2], strict=True):
                 if field:
                     entry = _from_text(name, value)
                     if entry is not None:
-                        self._tree.put(entry.topic, entry)
+                        self._put(entry)
                 else:
                     position = Position.from_text(value.decode())
             if cursor == b"0":
@@ -143,6 +171,7 @@ class Retained:
 
     async def _fold_from(self, tailed: TailedLog, position: Position | None) -> int:
         log, count = tailed.log, 0
+        asked = AskedCount(_PAGE, _PAGE_BYTES)
         for generation in log.handle.meta.generations:
             if position is not None and generation.number < position.generation:
                 continue
@@ -151,7 +180,9 @@ class Retained:
                 start = format_id(at[shard]) if at is not None else "0-0"
                 target = tailed.position.at[shard] if generation.number == tailed.generation else END
                 while True:
-                    (entries,) = await self._gateway.history.demand(("XRANGE", key, f"({start}", "+", "COUNT", _PAGE))
+                    page = asked.per_stream(1)
+                    (entries,) = await self._gateway.history.demand(("XRANGE", key, f"({start}", "+", "COUNT", page))
+                    asked.came(len(entries), size_of(entries))
                     for text, fields in entries:
                         entry_id = parse_id(text)
                         if entry_id > target:
@@ -160,7 +191,7 @@ class Retained:
                         entry = parse_stored(log.name, generation.number, shard, entry_id, fields)
                         if entry is not None and entry.is_retained:
                             self._fold_old(log.name, entry)
-                    if len(entries) < _PAGE or parse_id(entries[-1][0]) >= target:
+                    if len(entries) < page or parse_id(entries[-1][0]) >= target:
                         break
                     start = entries[-1][0].decode()
         return count
@@ -172,7 +203,7 @@ class Retained:
         if known is not None and (known.generation, known.entry_id) > (entry.generation, entry.entry_id):
             return
         if entry.payload:
-            self._tree.put(entry.topic, entry)
+            self._put(entry)
         else:
             self._tree.remove(entry.topic)
         changed[entry.topic] = entry if entry.payload else None

@@ -11,7 +11,7 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing, State
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Flying, Record, Subscribed
+from streamd.clients.mqtt.store.records import Flying, Record, Subscribed, Waiting
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import TailedLog
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.delivering import Delivery
     from streamd.clients.mqtt.gateway.share_members import Membership
     from streamd.clients.mqtt.store.publishing import Publication
-
-# A retained message, the QoS and the identifier of the subscription, and its filter, if it was made in this connection.
-Waiting = tuple[Stored, int, int | None, str | None]
 
 
 class Cursor:

@@ -14,7 +14,7 @@ from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.session import furthest
 from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Subscribed, key_of
+from streamd.clients.mqtt.store.records import Subscribed, Waiting, key_of
 from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class Subscribing:
         plain = [new for one, new, _ in added if not _is_shared(one)]
         before = self._set_back(session, start, plain) if start is not None and plain else {}
         text = "; ".join(dict.fromkeys(texts))
-        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added)
+        # What is retained until now; what comes from now on comes by the subscription.
+        began = gateway.retained.positions()
+        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added, began)
         if not session.has_record or not added:
             done()
             return
@@ -218,6 +220,7 @@ class Subscribing:
         reasons: tuple[int, ...],
         text: str,
         added: list[Added],
+        began: dict[str, Position],
         refusal: Exception | None = None,
     ) -> None:
         gateway = self._gateway
@@ -233,24 +236,16 @@ class Subscribing:
             if _is_shared(one):
                 gateway.shares.join(session, subscribed)
             elif one.retain_handling == 0 or (one.retain_handling == 1 and old is None):
-                self._send_retained(session, subscribed)
+                self._wait_for_retained(session, subscribed, began)
         if session.connection is connection:
             gateway.delivery.pump(session)
         connection.go_on()
 
-    def _send_retained(self, session: Session, subscribed: Subscribed) -> None:
-        filter = subscribed.filter
-        if session.retained:  # what waits for the subscription that this one replaces is sent anew
-            session.retained = deque(one for one in session.retained if one[3] != filter)
-        found = [
-            (entry, subscribed.qos, subscribed.identifier, filter)
-            for entry in self._gateway.retained.matching(subscribed.filter)
-            if session.rights.may_read(entry.topic)
-        ]
-        if found:
-            if session.retained is None:
-                session.retained = deque()
-            session.retained.extend(found)
+    def _wait_for_retained(self, session: Session, subscribed: Subscribed, began: dict[str, Position]) -> None:
+        _forget_waiting(session, subscribed.filter)
+        if session.retained is None:
+            session.retained = deque()
+        session.retained.append(Waiting(subscribed.filter, subscribed.qos, subscribed.identifier, began))
 
     def _answer(self, connection: Connection, packet_id: int, reasons: tuple[int, ...], text: str) -> None:
         if connection.version < 5:
@@ -307,6 +302,7 @@ class Subscribing:
             self._gateway.shares.part(session, text)
         else:
             self._gateway.delivery.tree.remove(text, session)
+            _forget_waiting(session, text)
 
     def end_forbidden(self, session: Session) -> None:
         """End the subscriptions that a session is no longer allowed to have."""
@@ -341,6 +337,12 @@ class Subscribing:
 
 def _is_shared(one: Subscription) -> bool:
     return share_of(one.filter)[0] is not None
+
+
+def _forget_waiting(session: Session, filter: str) -> None:
+    """Send no more retained messages for a subscription that has ended, or was made anew."""
+    if session.retained:
+        session.retained = deque(one for one in session.retained if one.filter != filter)
 
 
 def _start_ms(start: str) -> int:

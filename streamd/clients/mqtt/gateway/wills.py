@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.store.link import StoreFault
 from streamd.clients.mqtt.store.publishing import Publication
 from streamd.clients.mqtt.store.records import WILLS, key_of, parse_record
 from streamd.clients.mqtt.store.stored import packed_fields, version_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.gateway.session import Session
 
+_AT_ONCE: Final = 100
 _PRODUCER: Final = b"\0will"
 
 
@@ -29,16 +31,22 @@ class Wills:
         """Publish a will, without waiting for the store; then its session has it no more."""
         self._gateway.spawn(self._publish_and_forget(client_id, uid, will, name))
 
-    async def _publish_and_forget(self, client_id: str, uid: str, will: Will, name: str) -> None:
+    async def _publish_and_forget(self, client_id: str, uid: str, will: Will, name: str) -> bool:
+        """Publish a will; return whether its session has it no more."""
         if not await self.publish_now(client_id, uid, will, name):
-            return
+            return False
         gateway = self._gateway
         async with gateway.lock(client_id):
             # Unless the client is back with another.
             (found,) = await gateway.link.ask(("HMGET", key_of(client_id), "uid", "will_name"))
-            if found == [uid.encode(), name.encode()]:
-                gone = ("HDEL", key_of(client_id), "will", "will_name", "will_ms")
-                gateway.tell_store([gone, ("ZREM", WILLS, client_id)])
+            if found != [uid.encode(), name.encode()]:
+                return False
+            gone = ("HDEL", key_of(client_id), "will", "will_name", "will_ms")
+            for reply in await gateway.link.ask(gone, ("ZREM", WILLS, client_id)):
+                if isinstance(reply, Exception):
+                    gateway.warn(f"the store refused to forget the will of client {client_id[:100]!r}: {reply}")
+                    return False
+            return True
 
     async def publish_now(self, client_id: str, uid: str, will: Will, name: str) -> bool:
         """Publish a will, and return whether it is stored."""
@@ -69,17 +77,28 @@ class Wills:
         return True
 
     async def publish_due(self) -> None:
-        """Publish the wills whose delay is over."""
+        """Publish all wills whose delay is over."""
         gateway = self._gateway
-        (due,) = await gateway.link.ask(("ZRANGEBYSCORE", WILLS, "-inf", gateway.now_ms(), "LIMIT", 0, 100))
-        if isinstance(due, Exception):
-            return
-        for one in due:
-            client_id = one.decode()
+        left = 0  # those that are due, and stay: they come first each time
+        while True:
+            words = ("ZRANGEBYSCORE", WILLS, "-inf", gateway.now_ms(), "LIMIT", left, _AT_ONCE)
+            (due,) = await gateway.link.demand(words)
+            are_gone = await asyncio.gather(*(self._publish_one(client_id.decode()) for client_id in due))
+            left += are_gone.count(False)
+            if len(due) < _AT_ONCE:
+                return
+
+    async def _publish_one(self, client_id: str) -> bool:
+        """Publish a will that is due; return whether it is so no more."""
+        gateway = self._gateway
+        try:
             async with gateway.lock(client_id):
                 (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
                 record = parse_record(client_id, reply)
                 if record is None or record.will is None or record.will_ms is None:
-                    gateway.tell_store([("ZREM", WILLS, client_id)])
-                    continue
-            await self._publish_and_forget(client_id, record.uid, record.will, record.will_name)
+                    await gateway.link.demand(("ZREM", WILLS, client_id))
+                    return True
+            return await self._publish_and_forget(client_id, record.uid, record.will, record.will_name)
+        except (StoreFault, ValueError) as fault:
+            gateway.warn(f"the will of client {client_id[:100]!r} was not published: {fault}")
+            return False

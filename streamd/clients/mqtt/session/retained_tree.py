@@ -1,5 +1,6 @@
 """Retained messages by topic, found by filter."""
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -7,15 +8,20 @@ V = TypeVar("V")
 
 
 class _Level(Generic[V]):
-    __slots__ = ("below", "value")
+    __slots__ = ("below", "order", "value")
 
     def __init__(self) -> None:
         self.below: dict[str, _Level[V]] | None = None
         self.value: V | None = None
+        self.order: list[str] | None = None  # the names below, sorted, once somebody has walked along them
 
 
 class RetainedTree(Generic[V]):
-    """One value per topic. `matching` visits only the topics that match a filter, and the levels above them."""
+    """One value per topic. `matching` visits only the topics that match a filter, and the levels above them.
+
+    Its order is that of the topics' names, level by level: so a topic is a place where a walk can go on, whatever was
+    put or removed meanwhile.
+    """
 
     def __init__(self) -> None:
         self._root: _Level[V] = _Level()
@@ -40,7 +46,12 @@ class RetainedTree(Generic[V]):
         for name in topic.decode().split("/"):
             if level.below is None:
                 level.below = {}
-            level = level.below.setdefault(name, _Level())
+            found = level.below.get(name)
+            if found is None:
+                found = level.below[name] = _Level()
+                if level.order is not None:
+                    insort(level.order, name)
+            level = found
         self._count += level.value is None
         level.value = value
 
@@ -61,38 +72,58 @@ class RetainedTree(Generic[V]):
             path.pop()
             below = path[-1].below
             assert below is not None
-            del below[names[len(path) - 1]]
+            name = names[len(path) - 1]
+            del below[name]
+            order = path[-1].order
+            if order is not None:
+                del order[bisect_left(order, name)]
         return True
 
-    def matching(self, filter: str) -> Iterator[V]:
-        """Yield the values whose topics match a filter, which has been checked."""
-        names = filter.split("/")
-        # A wildcard on the first level does not match topics of the server's own.
-        yield from self._matching(self._root, names, 0)
+    def matching(self, filter: str, after: bytes | None = None) -> Iterator[V]:
+        """Yield the values whose topics match a filter, which has been checked, and come after a topic.
 
-    def _matching(self, level: _Level[V], names: list[str], at: int) -> Iterator[V]:
+        Nothing is put or removed meanwhile.
+        """
+        path = None if after is None else after.decode().split("/")
+        yield from self._matching(self._root, filter.split("/"), 0, path)
+
+    def _matching(self, level: _Level[V], names: list[str], at: int, after: list[str] | None) -> Iterator[V]:
+        """Yield what matches, from a level on. after: the topic to go on from, if this level is on the way to it."""
         if at == len(names):
-            if level.value is not None:
+            if level.value is not None and after is None:
                 yield level.value
             return
         name = names[at]
         if name == "#":
-            yield from _all(level, at == 0)
-            return
-        below = level.below
-        if name != "+":
-            found = (below or {}).get(name)
-            if found is not None:
-                yield from self._matching(found, names, at + 1)
-            return
-        for text, one in list((below or {}).items()):
-            if at or not text.startswith("$"):
-                yield from self._matching(one, names, at + 1)
+            yield from _all(level, at, after)
+        elif name == "+":
+            for one, rest in _below(level, at, after):
+                yield from self._matching(one, names, at + 1, rest)
+        elif (found := (level.below or {}).get(name)) is not None:
+            if after is None or at >= len(after) or name > after[at]:
+                yield from self._matching(found, names, at + 1, None)
+            elif name == after[at]:
+                yield from self._matching(found, names, at + 1, after)
 
 
-def _all(level: _Level[V], is_first: bool) -> Iterator[V]:
-    if level.value is not None:
+def _all(level: _Level[V], at: int, after: list[str] | None) -> Iterator[V]:
+    if level.value is not None and after is None:
         yield level.value
-    for text, one in list((level.below or {}).items()):
-        if not (is_first and text.startswith("$")):
-            yield from _all(one, False)
+    for one, rest in _below(level, at, after):
+        yield from _all(one, at + 1, rest)
+
+
+def _below(level: _Level[V], at: int, after: list[str] | None) -> Iterator[tuple[_Level[V], list[str] | None]]:
+    """Yield the levels below one, from the topic to go on from; with that topic where it is below the level, too."""
+    if not level.below:
+        return
+    if level.order is None:
+        level.order = sorted(level.below)
+    first = after[at] if after is not None and at < len(after) else None
+    number = 0 if first is None else bisect_left(level.order, first)
+    while number < len(level.order):
+        name = level.order[number]
+        number += 1
+        # A wildcard on the first level does not match topics of the server's own.
+        if at or not name.startswith("$"):
+            yield level.below[name], after if name == first else None

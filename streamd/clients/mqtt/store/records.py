@@ -15,8 +15,7 @@ last             the last packet identifier that was given
 will, will_name  the message to publish, in JSON; the name under which it is stored once
 will_ms          when to publish it, if the connection has ended
 s <filter>       a subscription, in JSON
-retained         the retained messages that new subscriptions have not got when a connection ends: topics, in JSON, each
-                 with the QoS and the identifier of its subscription
+waiting          the new subscriptions that have not got all retained messages when a connection ends, in JSON
 at <log>         the position in a log
 i <number>       a message in flight: its state, with r where its PUBLISH has RETAIN, its place, and the share that it
                  belongs to
@@ -32,6 +31,7 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.session.outgoing import Sent, State
 from streamd.clients.mqtt.store.link import Words
 from streamd.clients.mqtt.store.positions import Place, Position
+from streamd.clients.mqtt.store.stored import Stored
 
 VERSION: Final = b"1"
 INDEX: Final = "mqtt:sessions"
@@ -85,6 +85,29 @@ class Subscribed:
 
 
 @dataclass(slots=True)
+class Waiting:
+    """The retained messages that a new subscription is still to get.
+
+    since: where it began, by log; what is newer comes from the log. place: the topic of the last one that it got.
+    qos_min: those of a lower QoS do not wait for a client that is away.
+    """
+
+    filter: str
+    qos: int
+    identifier: int | None
+    since: dict[str, Position]
+    place: bytes | None = None
+    qos_min: int = 0
+
+    def takes(self, entry: Stored) -> bool:
+        """Return whether a retained message is one of them."""
+        since = self.since.get(entry.log)
+        if since is None or not since.has_passed(entry.generation, entry.shard, entry.entry_id):
+            return False
+        return min(self.qos, entry.qos) >= self.qos_min
+
+
+@dataclass(slots=True)
 class Record:
     """A session as it is stored.
 
@@ -105,7 +128,7 @@ class Record:
     positions: dict[str, Position] = field(default_factory=dict)
     in_flight: list[Sent[Flying]] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
-    retained: list[tuple[bytes, int, int | None]] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -148,8 +171,8 @@ def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
         None if will_ms is None else int(will_ms),
         fields.get(b"will_name", b"").decode(),
     )
-    if b"retained" in fields:
-        record.retained = _retained_from_text(fields[b"retained"])
+    if b"waiting" in fields:
+        record.waiting = _waiting_from_text(fields[b"waiting"])
     flying: list[tuple[int, Sent[Flying]]] = []
     for name, value in fields.items():
         kind, _, rest = name.partition(b" ")
@@ -180,14 +203,27 @@ def _flying_of(packet_id: int, text: str) -> tuple[int, Sent[Flying]]:
     return int(number), Sent(packet_id, flying, State(int(state.rstrip("r"))), state.endswith("r"))
 
 
-def retained_to_text(retained: list[tuple[bytes, int, int | None]]) -> str:
-    """Return the text of the retained messages that wait, by topic."""
-    said = [(topic.decode(), qos, identifier) for topic, qos, identifier in retained]
+def waiting_to_text(waiting: list[Waiting]) -> str:
+    """Return the text of the subscriptions that are still to get retained messages."""
+    said = [
+        (
+            one.filter,
+            one.qos,
+            one.identifier,
+            {name: position.to_text() for name, position in one.since.items()},
+            None if one.place is None else one.place.decode(),
+        )
+        for one in waiting
+    ]
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
 
-def _retained_from_text(text: bytes) -> list[tuple[bytes, int, int | None]]:
-    return [(topic.encode(), qos, identifier) for topic, qos, identifier in json.loads(text)]
+def _waiting_from_text(text: bytes) -> list[Waiting]:
+    found = []
+    for filter, qos, identifier, since, place in json.loads(text):
+        positions = {name: Position.from_text(one) for name, one in since.items()}
+        found.append(Waiting(filter, qos, identifier, positions, None if place is None else place.encode(), 1))
+    return found
 
 
 def will_to_text(will: Will) -> str:

@@ -5,14 +5,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
 from streamd.clients.mqtt.store.link import Link, StoreFault, Words
 from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.refusals import Refusals
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.mqtt.store.tailing import TailedLog
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 from streamd.clients.topics.handle import LogDropped
 
 _PAGE: Final = 500  # entries of one request
+_PAGE_BYTES: Final = 8 * 2**20
 _PAGES_MAX: Final = 20  # of a shard in one pass; then others have their turn
 # So many sessions with few filters are served by the store's own search; more share a scan of all entries.
 _ALONE_MAX: Final = 6
@@ -43,12 +46,22 @@ class Replay:
     the ring begins.
     """
 
-    def __init__(self, link: Link, tailed: TailedLog, has_search: bool, caught_up: Callable[[Reader], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        tailed: TailedLog,
+        has_search: bool,
+        caught_up: Callable[[Reader], None],
+        say: Callable[[str], None],
+    ) -> None:
         self._link, self.tailed, self._has_search, self._caught_up = link, tailed, has_search, caught_up
+        self.refusals = Refusals(f"sessions that are behind in log {tailed.log.name} wait", say)
+        self._passed = 0  # turns since a read was refused
         self._able: dict[Reader, None] = {}
         self._turns: deque[Reader] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._asked = AskedCount(_PAGE, _PAGE_BYTES)
         self.read = 0  # entries that were read from the store
 
     def add(self, reader: Reader) -> None:
@@ -75,7 +88,12 @@ class Replay:
             while self._turns:
                 try:
                     await self._pass(self._turns[0])
-                except (StoreFault, LogDropped):
+                    self._passed += 1
+                    if self._passed >= len(self._turns):  # for all
+                        self.refusals.over()
+                except (StoreFault, LogDropped) as fault:
+                    self._passed = 0
+                    self.refusals.note(fault)
                     await asyncio.sleep(_PAUSE_S)
                 if self._turns:
                     self._turns.rotate(-1)
@@ -133,10 +151,12 @@ class Replay:
             target = self._target(generation, shard)
             if at >= target:
                 return
-            request = ("XRANGE", key, f"({format_id(at)}", "+", "COUNT", _PAGE)
+            asked = self._asked.per_stream(1)
+            request = ("XRANGE", key, f"({format_id(at)}", "+", "COUNT", asked)
             entries, trimmed = await self._read(request, generation, shard)
+            self._asked.came(len(entries), size_of(entries))
             self._note_trim(entries, trimmed, generation, shard, at)
-            end = parse_id(entries[-1][0]) if len(entries) >= _PAGE else max(target, at, *_last(entries))
+            end = parse_id(entries[-1][0]) if len(entries) >= asked else max(target, at, *_last(entries))
             self._offer(entries, generation, shard, at, end)
             self.read += len(entries)
             at = end
@@ -151,10 +171,12 @@ class Replay:
                 return
             start = f"({format_id(at)}"
             trim = self.tailed.log.trimmed_command(generation, shard)
+            asked = self._asked.per_stream(max(1, len(reader.filters)))
             searches: list[Words] = [
-                ("XFILTER", key, start, "+", "COUNT", _PAGE, "FIELD", "t", "MQTT", one) for one in reader.filters
+                ("XFILTER", key, start, "+", "COUNT", asked, "FIELD", "t", "MQTT", one) for one in reader.filters
             ]
             before, *replies, after = await self._link.demand(trim, *searches, trim)
+            self._asked.came(sum(len(found) for _, found in replies), sum(size_of(found) for _, found in replies))
             if reader not in self._able:
                 return  # its client has left, or it has gone on in the ring
             if before != after:
@@ -163,7 +185,7 @@ class Replay:
             merged: dict[Id, list[Any]] = {}
             for searched_to, found in replies:
                 end = parse_id(searched_to)
-                ends.append(end if len(found) >= _PAGE or end < target else max(end, target))
+                ends.append(end if len(found) >= asked or end < target else max(end, target))
                 for entry in found:
                     merged[parse_id(entry[0])] = entry
             if not ends:  # no subscription any more

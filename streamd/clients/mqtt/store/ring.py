@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.stored import Stored
 
-_ENTRY_BYTES: Final = 600  # of the objects of an entry, beside its topic and payload
+_ENTRY_BYTES: Final = 600  # of the objects of an entry, beside its topic, payload and properties
 
 
 class Stopped(Protocol):
@@ -29,7 +29,7 @@ class Chunk:
 
     def __init__(self, first: int, start: Position, entries: list[Stored]) -> None:
         self.first, self.start, self.entries = first, start, entries
-        self.size_bytes = sum(len(one.payload) + len(one.topic) for one in entries) + _ENTRY_BYTES * len(entries)
+        self.size_bytes = sum(map(_size_of, entries)) + _ENTRY_BYTES * len(entries)
         self.stopped: dict[Stopped, int] = {}
 
     def position_at(self, number: int) -> Position:
@@ -38,6 +38,12 @@ class Chunk:
         for entry in self.entries[: number - self.first]:
             at[entry.shard] = entry.entry_id
         return Position(self.start.generation, tuple(at))
+
+
+def _size_of(entry: Stored) -> int:
+    if entry.properties:
+        return sum(map(len, entry.fields))
+    return len(entry.payload) + len(entry.topic)
 
 
 class Ring:
@@ -50,12 +56,17 @@ class Ring:
         self.start = self.end = position
         self.first = self.next = 0
 
-    def append(self, entries: list[Stored], end: Position) -> None:
-        """Add entries, after which the position is `end`; drop the oldest chunks that have no room any more."""
+    def append(self, entries: list[Stored], end: Position) -> int:
+        """Add entries, after which the position is `end`; drop the oldest chunks that have no room any more.
+
+        Returns the bytes of the entries.
+        """
+        size_bytes = 0
         if entries:
             chunk = Chunk(self.next, self.end, entries)
             self._chunks.append(chunk)
-            self._bytes += chunk.size_bytes
+            size_bytes = chunk.size_bytes
+            self._bytes += size_bytes
             self.next += len(entries)
         self.end = end
         while len(self._chunks) > 1 and (
@@ -68,6 +79,7 @@ class Ring:
                 reader.fell_out(dropped.position_at(number))
         if not self._chunks:
             self.start = end
+        return size_bytes
 
     def stop(self, reader: Stopped, number: int) -> None:
         """Note that a reader waits before an entry, which has to be here."""

@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from streamd.clients.mqtt.store.asked_count import AskedCount
 from streamd.clients.mqtt.store.link import Link, encode
 from streamd.clients.mqtt.store.logs import OpenLog
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
+from streamd.clients.mqtt.store.refusals import Refusals
 from streamd.clients.mqtt.store.ring import Ring
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 
 _COUNT: Final = 2_000  # entries of a shard in one reply
+_BYTES: Final = 32 * 2**20  # of a reply
 _ASK_S: Final = 0.005  # between two looks while others write
 _IDLE_S: Final = 0.03  # without an entry, until a request waits for the next one
 _WAIT_MS: Final = 5_000
@@ -48,12 +51,16 @@ class Tail:
     asks now and then. While nothing comes, a request waits at the store, on a connection of its own.
     """
 
-    def __init__(self, link: Link, waiting_link: Link, publishing: Publishing, deliver: Deliver) -> None:
+    def __init__(
+        self, link: Link, waiting_link: Link, publishing: Publishing, deliver: Deliver, say: Callable[[str], None]
+    ) -> None:
         self._link, self._waiting_link = link, waiting_link
         self._publishing, self._deliver = publishing, deliver
+        self.refusals = Refusals("no messages are delivered", say)
         self._loop = asyncio.get_running_loop()
         self.logs: list[TailedLog] = []
         self._places: dict[bytes, tuple[TailedLog, int]] = {}
+        self._asked = AskedCount(_COUNT, _BYTES)
         self._is_asking = self._is_waiting = self._is_wanted = False
         self._stored_at_request = 0
         self._stored_seen = 0
@@ -70,10 +77,14 @@ class Tail:
         ids = [parse_id(info[info.index(b"last-generated-id") + 1]) for info in infos]
         position = Position(log.generation.number, tuple(ids))
         tailed = TailedLog(log, position, Ring(position, entries_max, bytes_max))
+        self.add(tailed)
+        return tailed
+
+    def add(self, tailed: TailedLog) -> None:
+        """Read a log, too."""
         self.logs.append(tailed)
         for shard, key in enumerate(tailed.keys):
             self._places[key] = tailed, shard
-        return tailed
 
     def start(self) -> None:
         """Begin to read."""
@@ -106,9 +117,11 @@ class Tail:
             self._timer = None
         self._is_asking = True
         # The batch's own replies come before.
-        return before, count, self._request(), lambda replies: self._replied(replies, self._publishing.stored)
+        asked = self._asked.per_stream(len(self._places))
+        request = self._request(asked)
+        return before, count, request, lambda replies: self._replied(replies, self._publishing.stored, asked)
 
-    def _request(self, wait_ms: int | None = None) -> bytes:
+    def _request(self, asked: int, wait_ms: int | None = None) -> bytes:
         keys, ids = [], []
         for tailed in self.logs:
             for shard, key in enumerate(tailed.keys):
@@ -116,7 +129,7 @@ class Tail:
                     keys.append(key)
                     ids.append(format_id(tailed.at[shard]))
         block = () if wait_ms is None else ("BLOCK", wait_ms)
-        return encode(("XREAD", "COUNT", _COUNT, *block, "STREAMS", *keys, *ids))
+        return encode(("XREAD", "COUNT", asked, *block, "STREAMS", *keys, *ids))
 
     def _ask(self) -> None:
         self._timer = None
@@ -124,14 +137,16 @@ class Tail:
             self._is_wanted = True
             return
         self._is_asking = True
-        stored = self._publishing.stored
-        self._link.send(self._request(), 1, lambda replies: self._replied(replies, stored))
+        stored, asked = self._publishing.stored, self._asked.per_stream(len(self._places))
+        self._link.send(self._request(asked), 1, lambda replies: self._replied(replies, stored, asked))
 
-    def _replied(self, replies: list[Any], stored: int) -> None:
+    def _replied(self, replies: list[Any], stored: int, asked: int) -> None:
         self._is_asking = False
         if self.is_closed:
             return
-        count, is_full = self._take(replies[0])
+        count, is_full = self._take(replies[0], asked)
+        if not isinstance(replies[0], Exception):  # (one that waited may have begun before the store refused another)
+            self.refusals.over()
         if not is_full:
             self._stored_seen = max(self._stored_seen, stored)
         self._call_reached()
@@ -164,14 +179,14 @@ class Tail:
 
     def _wait(self) -> None:
         self._is_waiting = True
-        stored = self._publishing.stored
-        self._waiting_link.send(self._request(_WAIT_MS), 1, lambda replies: self._waited(replies, stored))
+        asked = self._asked.per_stream(len(self._places))
+        self._waiting_link.send(self._request(asked, _WAIT_MS), 1, lambda replies: self._waited(replies, asked))
 
-    def _waited(self, replies: list[Any], stored: int) -> None:
+    def _waited(self, replies: list[Any], asked: int) -> None:
         self._is_waiting = False
         if self.is_closed:
             return
-        count, is_full = self._take(replies[0])
+        count, is_full = self._take(replies[0], asked)
         self._call_reached()
         if self._is_asking:
             return  # its reply decides what follows
@@ -188,18 +203,21 @@ class Tail:
         while self._reached and self._reached[0][0] <= self._stored_seen:
             self._reached.pop(0)[1]()
 
-    def _take(self, reply: Any) -> tuple[int, bool]:
+    def _take(self, reply: Any, asked: int) -> tuple[int, bool]:
         """Hand entries on; return their number, and whether there may be more."""
-        if isinstance(reply, Exception) or not reply:
+        if isinstance(reply, Exception):
+            self.refusals.note(reply)
+            return 0, False
+        if not reply:
             return 0, False
         found: dict[str, tuple[TailedLog, list[Stored]]] = {}
-        is_full, count = False, 0
+        is_full, count, size_bytes = False, 0, 0
         for key, entries in reply:
             place = self._places.get(key)
             if place is None:
                 continue
             tailed, shard = place
-            is_full |= len(entries) >= _COUNT
+            is_full |= len(entries) >= asked
             mine = found.setdefault(tailed.log.name, (tailed, []))[1]
             at: Id = tailed.at[shard]
             name, generation = tailed.log.name, tailed.generation
@@ -210,18 +228,24 @@ class Tail:
                     continue  # it came by the other connection
                 at = entry_id
                 count += 1
-                if fields is not None and (one := parse_stored(name, generation, shard, entry_id, fields)) is not None:
+                if fields is None:
+                    continue
+                one = parse_stored(name, generation, shard, entry_id, fields)
+                if one is not None:
                     mine.append(one)
+                else:
+                    size_bytes += sum(map(len, fields))
             tailed.at[shard] = at
         for tailed, stored in found.values():
             first = tailed.ring.next
-            tailed.ring.append(stored, Position(tailed.generation, tuple(tailed.at)))
+            size_bytes += tailed.ring.append(stored, Position(tailed.generation, tuple(tailed.at)))
             if stored:
                 self._deliver(tailed, stored, first)
             if tailed.ring.end.is_closed:
                 task = self._loop.create_task(self._next_generation(tailed))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+        self._asked.came(count, size_bytes)
         return count, is_full
 
     async def _next_generation(self, tailed: TailedLog) -> None:

@@ -1,0 +1,149 @@
+"""How many entries a read asks for: by their sizes, so that no reply is too large to hold."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from streamd.clients.mqtt.store.asked_count import AskedCount
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.replaying import Replay
+from streamd.clients.mqtt.store.ring import Ring
+from streamd.clients.mqtt.store.tailing import Tail, TailedLog
+from streamd.clients.topics.entry_ids import format_id, parse_id
+
+MIB = 2**20
+GENERATION = SimpleNamespace(number=1, shards=1)
+LARGE, SMALL = [b"t", b"t", b"p", bytes(MIB)], [b"t", b"t", b"p", b"1", b"c", b"d"]
+WITH_PROPERTIES = [b"t", b"t", b"p", b"", b"c", b"d", b"u:name", bytes(MIB)]
+NO_MESSAGE = [b"other", bytes(MIB)]
+
+
+class Store:
+    """Answers XREAD and XRANGE of streams of many entries; asked, sizes: of its replies, the newest last."""
+
+    def __init__(self, streams):
+        self.streams, self.asked, self.sizes = streams, [], []
+        self.client_id = 0
+
+    def send(self, packed, count, done):
+        words = packed.split(b"\r\n")[2::2]
+        keys_and_ids = words[words.index(b"STREAMS") + 1 :]
+        half = len(keys_and_ids) // 2
+        asked = int(words[words.index(b"COUNT") + 1])
+        found = [
+            [key, taken]
+            for key, start in zip(keys_and_ids[:half], keys_and_ids[half:], strict=True)
+            if (taken := self._after(key, start, asked))
+        ]
+        self._note(asked, [one for _, taken in found for one in taken])
+        if found or b"BLOCK" not in words:
+            asyncio.get_running_loop().call_soon(done, [found])
+
+    async def demand(self, *commands):
+        (_, key, start, _, _, asked), *_ = commands
+        found = self._after(key, start.lstrip("(").encode(), asked)
+        self._note(asked, found)
+        return found, None
+
+    def _after(self, key, start, count):
+        return [one for one in self.streams[key] if parse_id(one[0]) > parse_id(start)][:count]
+
+    def _note(self, asked, entries):
+        self.asked.append(asked)
+        self.sizes.append(sum(len(word) for _, fields in entries for word in fields))
+
+
+def log_of(keys):
+    generation = SimpleNamespace(number=1, shards=len(keys))
+    meta = SimpleNamespace(generation=lambda number: generation)
+    return SimpleNamespace(
+        name="log",
+        generation=generation,
+        handle=SimpleNamespace(meta=meta),
+        keys_of=lambda generation: keys,
+        trimmed_command=lambda generation, shard: ("HGET",),
+    )
+
+
+def entries_of(fields, first=1):
+    return [(format_id((first + number, 0)).encode(), one) for number, one in enumerate(fields)]
+
+
+async def read_by_tail(streams):
+    """Return the store after a tail has read all of its streams."""
+    store = Store(streams)
+    publishing = SimpleNamespace(stored=0, backlog=0, around=None)
+    delivered = []
+    tail = Tail(store, store, publishing, lambda tailed, entries, first: delivered.extend(entries), print)
+    position = Position.begin(1, len(streams))
+    tailed = TailedLog(log_of(list(streams)), position, Ring(position, 1_000, MIB))
+    tail.add(tailed)
+    tail.start()
+    while tailed.at != [parse_id(entries[-1][0]) for entries in streams.values()]:
+        await asyncio.sleep(0)
+    tail.is_closed = True
+    return store, delivered
+
+
+@pytest.mark.interpreted(reason="the store is a test's own")
+@pytest.mark.parametrize("fields", [LARGE, WITH_PROPERTIES, NO_MESSAGE])
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_tail_that_is_behind_reads_large_entries_a_few_at_a_time(fields, shards):
+    streams = {b"k%d" % shard: entries_of([fields] * 200) for shard in range(shards)}
+    store, delivered = asyncio.run(read_by_tail(streams))
+    assert max(store.sizes) <= 33 * MIB
+    assert len(delivered) == (0 if fields is NO_MESSAGE else 200 * shards)
+
+
+@pytest.mark.interpreted(reason="the store is a test's own")
+def test_a_tail_reads_small_entries_in_large_numbers():
+    store, delivered = asyncio.run(read_by_tail({b"k": entries_of([SMALL] * 30_000)}))
+    assert len(delivered) == 30_000
+    assert store.asked[6:].count(2_000) == len(store.asked[6:])
+    assert len(store.sizes) < 25
+
+
+@pytest.mark.interpreted(reason="the store is a test's own")
+def test_readers_of_the_past_read_large_entries_a_few_at_a_time():
+    class Reader:
+        position = Position.begin(1, 1)
+        filters = ("#",)
+
+        def __init__(self):
+            self.found = 0
+
+        def offer(self, entry):
+            self.found += 1
+            return True
+
+    async def main():
+        streams = {b"k": entries_of([SMALL] * 3_000 + [LARGE] * 300)}
+        store = Store(streams)
+        end = Position(1, (parse_id(streams[b"k"][-1][0]),))
+        tailed = TailedLog(log_of([b"k"]), end, Ring(end, 10, MIB))
+        done = asyncio.Event()
+        replay = Replay(store, tailed, False, lambda reader: done.set(), print)
+        reader = Reader()
+        replay.add(reader)
+        await done.wait()
+        await replay.close()
+        assert reader.found == 3_300
+        assert max(store.asked) == 500
+        assert sum(size > 32 * MIB for size in store.sizes) <= 1  # where the small ones end
+
+    asyncio.run(main())
+
+
+def test_what_is_asked_for_follows_what_came():
+    asked = AskedCount(2_000, 32 * MIB)
+    assert asked.per_stream(4) == 8  # nothing is known: they may be large
+    for _ in range(10):
+        asked.came(1_000, 100_000)
+    assert asked.per_stream(4) == 2_000
+    asked.came(0, 0)
+    assert asked.per_stream(4) == 2_000
+    asked.came(2_000, 2_000 * MIB)
+    assert asked.per_stream(4) <= 16
+    asked.came(1, 64 * MIB)
+    assert asked.per_stream(4) >= 1
