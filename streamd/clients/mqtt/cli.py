@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from streamd.clients.mqtt import operating
 from streamd.clients.server_url import checked, without_password
@@ -29,6 +28,7 @@ def add_options(mqtt: argparse.ArgumentParser) -> None:
 
 def _add_commands(mqtt: argparse.ArgumentParser) -> None:
     from streamd.clients.mqtt.bench.cli import add_options as add_bench_options
+    from streamd.clients.mqtt.options import path_of
 
     commands = mqtt.add_subparsers(title="commands; without one the gateway runs", metavar="COMMAND")
 
@@ -41,7 +41,7 @@ def _add_commands(mqtt: argparse.ArgumentParser) -> None:
             help="the gateway's store: redis://[user:password@]host[:port][/database], rediss://, unix:// (default: the"
             " variable STREAMD_URL; without both, the server that a gateway runs in --dir)",
         )
-        one.add_argument("--dir", type=Path, default=argparse.SUPPRESS, metavar="DIR", help="see --url")
+        one.add_argument("--dir", type=path_of, default=argparse.SUPPRESS, metavar="DIR", help="see --url")
         one.add_argument("--json", action="store_true", help="print JSON, an object on each line")
         one.set_defaults(action=lambda arguments: _operate(action, arguments))
         return one
@@ -99,7 +99,7 @@ def _operate(action: operating.Action, arguments: argparse.Namespace) -> int:
         with redis.Redis.from_url(checked(url)) as store:
             fault = action(store, arguments)
     except ValueError as error:
-        return _fail(EXIT_USAGE, str(error))
+        return _fail(EXIT_USAGE, f"--url or STREAMD_URL: {error}")
     except (NoAnswer, NoGateway) as error:
         return _fail(EXIT_ADDRESS, f"{place}: {error}")
     except redis.AuthenticationError as error:

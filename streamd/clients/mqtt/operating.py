@@ -27,8 +27,10 @@ def clients(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
     """Print the clients that are connected."""
     from streamd.clients.mqtt import asking
 
+    if arguments.count < 0:
+        return f"--count {arguments.count}: give the number of clients, or 0 for all"
     shown, last = 0, asking.Page([], 0, None)
-    for page in asking.clients(store, max(0, arguments.count), arguments.after, arguments.match):
+    for page in asking.clients(store, arguments.count, arguments.after, arguments.match):
         if arguments.json:
             for one in page.clients:
                 print(json.dumps(one, ensure_ascii=False))
@@ -132,7 +134,8 @@ def _lag(lag: dict[str, Any] | None) -> str:
     if not lag["messages"]:
         return "up to date"
     about = "" if lag["is_exact"] else "about "
-    return f"{about}{lag['messages']:,} messages behind, the next one stored {lag['seconds']:,.1f} s ago"
+    messages = "1 message" if lag["messages"] == 1 else f"{lag['messages']:,} messages"
+    return f"{about}{messages} behind, the next one stored {lag['seconds']:,.1f} s ago"
 
 
 def _rest(listed: list[Any], number: int) -> list[str]:

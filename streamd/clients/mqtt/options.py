@@ -12,6 +12,7 @@ from streamd.clients.mqtt.listening import Listeners
 from streamd.clients.mqtt.store.logs import DEFAULT_LOG, RETENTION_S, LogSettings, check_logs, parse_log
 from streamd.clients.topics import layout
 
+_SECONDS_MAX: Final = 10**9  # of what has no other limit: thirty years
 DIRECTORY: Final = "streamd-mqtt-data"
 # Each limit with its option, its bounds, and its help.
 _LIMITS: Final = {
@@ -31,6 +32,13 @@ _LIMITS: Final = {
 }
 
 
+def path_of(text: str) -> Path:
+    """Return the path of an option. Raises: ArgumentTypeError, for none: Path would take it for this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; give a path")
+    return Path(text)
+
+
 def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the gateway."""
     _add_store(parser)
@@ -38,12 +46,12 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     who = parser.add_argument_group("who may")
     who.add_argument(
         "--password-file",
-        type=Path,
+        type=path_of,
         metavar="FILE",
         help="users, as mosquitto_passwd writes them; SIGHUP reads it again",
     )
     who.add_argument(
-        "--acl-file", type=Path, metavar="FILE", help="rights, as mosquitto reads them; SIGHUP reads it again"
+        "--acl-file", type=path_of, metavar="FILE", help="rights, as mosquitto reads them; SIGHUP reads it again"
     )
     who.add_argument(
         "--allow-anonymous", action="store_true", help="let in clients without a user, also where --bind is no loopback"
@@ -76,7 +84,7 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
     )
     store.add_argument(
         "--dir",
-        type=Path,
+        type=path_of,
         default=Path(DIRECTORY),
         metavar="DIR",
         help="the data of the gateway's own server (default: %(default)s)",
@@ -118,11 +126,11 @@ def _add_listeners(parser: argparse.ArgumentParser) -> None:
     listen.add_argument("--tls-port", type=int, metavar="PORT", help="MQTT over TLS")
     listen.add_argument("--ws-port", type=int, metavar="PORT", help="MQTT over WebSocket")
     listen.add_argument("--tls-ws-port", type=int, metavar="PORT", help="MQTT over WebSocket and TLS")
-    listen.add_argument("--unix", type=Path, metavar="PATH", help="MQTT on a Unix socket")
-    listen.add_argument("--tls-cert", type=Path, metavar="FILE", help="the certificate of the gateway")
-    listen.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
+    listen.add_argument("--unix", type=path_of, metavar="PATH", help="MQTT on a Unix socket")
+    listen.add_argument("--tls-cert", type=path_of, metavar="FILE", help="the certificate of the gateway")
+    listen.add_argument("--tls-key", type=path_of, metavar="FILE", help="its key")
     listen.add_argument(
-        "--tls-ca", type=Path, metavar="FILE", help="authorities of clients' certificates, which are asked for"
+        "--tls-ca", type=path_of, metavar="FILE", help="authorities of clients' certificates, which are asked for"
     )
     listen.add_argument(
         "--tls-user-from-certificate", action="store_true", help="the CN of a client's certificate is its user"
@@ -171,13 +179,23 @@ def listeners_of(arguments: argparse.Namespace) -> Listeners:
 
 def logs_of(arguments: argparse.Namespace) -> list[LogSettings]:
     """Return the logs. Raises: ValueError."""
-    layout.check_shards(arguments.shards)
+    if not 1 <= arguments.shards <= layout.SHARDS_MAX:
+        raise ValueError(f"--shards {arguments.shards}: give a number from 1 to {layout.SHARDS_MAX}")
     retention_s = RETENTION_S if arguments.retention is None else arguments.retention
-    layout.check_retention(retention_s)
+    if not 1 <= retention_s <= _SECONDS_MAX:
+        raise ValueError(f"--retention {retention_s}: give a number from 1 to {_SECONDS_MAX}")
     logs = [parse_log(one, arguments.shards, retention_s) for one in arguments.log]
     logs.append(LogSettings(DEFAULT_LOG, None, arguments.shards, retention_s))
     check_logs(logs)
     return logs
+
+
+def sys_interval_of(arguments: argparse.Namespace) -> int:
+    """Return the seconds between two values of $SYS. Raises: ValueError."""
+    seconds: int = arguments.sys_interval
+    if not 0 <= seconds <= _SECONDS_MAX:
+        raise ValueError(f"--sys-interval {seconds}: give seconds up to {_SECONDS_MAX}, or 0 for no topics below $SYS")
+    return seconds
 
 
 def rules_of(arguments: argparse.Namespace) -> list[ContentRule]:

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
+import redis
 import uvloop
 
 from streamd.clients.mqtt.access import Access
@@ -18,7 +19,7 @@ from streamd.clients.mqtt.gateway.gateway import Gateway, Settings
 from streamd.clients.mqtt.gateway.ownership import CannotStart
 from streamd.clients.mqtt.gateway.seeing import Seeing
 from streamd.clients.mqtt.listening import Listening, start
-from streamd.clients.mqtt.options import limits_of, listeners_of, logs_of, rules_of
+from streamd.clients.mqtt.options import limits_of, listeners_of, logs_of, rules_of, sys_interval_of
 from streamd.clients.mqtt.own_server import OwnServer, start_server
 from streamd.clients.mqtt.store.logs import RETENTION_S
 from streamd.clients.server_url import checked, without_password
@@ -35,13 +36,14 @@ def serve(arguments: argparse.Namespace) -> int:
     """
     limits, listeners = limits_of(arguments), listeners_of(arguments)
     logs, rules = logs_of(arguments), rules_of(arguments)
+    sys_interval_s = sys_interval_of(arguments)
     if arguments.url is not None:
-        checked(arguments.url)
-    if arguments.sys_interval < 0:
-        raise ValueError(f"--sys-interval {arguments.sys_interval}: give seconds, or 0 for no topics below $SYS")
+        _check_url(arguments.url)
     access = Access(arguments.password_file, arguments.acl_file)
     is_loopback = _is_loopback(arguments.bind)
-    if arguments.acl_file is not None and arguments.password_file is None and not listeners.tls_user_from_certificate:
+    # Names come from certificates where a listener has TLS, and nowhere else.
+    are_named = listeners.tls_user_from_certificate and not listeners.is_plain
+    if arguments.acl_file is not None and arguments.password_file is None and not are_named:
         print("streamd: --acl-file without --password-file: any client may name itself as any user", file=sys.stderr)
 
     def settings(url: str) -> Settings:
@@ -54,7 +56,7 @@ def serve(arguments: argparse.Namespace) -> int:
             server = await start_server(arguments.dir, arguments.appendfsync)
         try:
             gateway = Gateway(settings(server.url if server is not None else arguments.url))
-            seeing = Seeing(gateway, arguments.sys_interval)
+            seeing = Seeing(gateway, sys_interval_s)
             listening: Listening | None = None
             try:
                 await gateway.start()
@@ -77,6 +79,15 @@ def serve(arguments: argparse.Namespace) -> int:
                 await server.stop()
 
     return uvloop.run(_until_told(run()))
+
+
+def _check_url(url: str) -> None:
+    """Raises: ValueError."""
+    try:
+        checked(url)
+        redis.ConnectionPool.from_url(url)
+    except ValueError as error:
+        raise ValueError(f"--url or STREAMD_URL: {error}")
 
 
 async def _until_told(run: Coroutine[Any, Any, None]) -> int:
@@ -117,7 +128,8 @@ async def _reload(gateway: Gateway, listening: Listening) -> None:
     except ValueError as error:
         gateway.warn(f"{error}; the earlier certificate stays")
     gateway.rights_changed(reloaded.changed_users)
-    gateway.warn("users and rights were read again")
+    if not reloaded.faults:
+        gateway.warn("users and rights were read again")
 
 
 def _show_banner(arguments: argparse.Namespace, listening: Listening, seeing: Seeing, server: OwnServer | None) -> None:

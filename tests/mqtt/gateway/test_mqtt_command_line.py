@@ -17,6 +17,7 @@ from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.topics import TopicLog
 from tests.mqtt.gateway.in_process import WAIT_S, connect
+from tests.spark.deployments import make_certificates
 
 ROOT = Path(__file__).resolve().parents[3]
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
@@ -176,8 +177,13 @@ def test_logs_by_prefix_with_settings_of_their_own(streamd_store):
         (["--log", "a=one", "--log", "a/b=two"], 2, "overlaps"),
         (["--log", "a=one,shards=none"], 2, "'shards=none' is no setting"),
         (["--log", "$SYS=one"], 2, "the gateway's own"),
-        (["--shards", "0"], 2, "shards"),
-        (["--retention", "-5"], 2, "retention"),
+        (["--shards", "0"], 2, "--shards 0: give a number from 1 to 1024"),
+        (["--retention", "-5"], 2, "--retention -5: give a number from 1 to"),
+        (["--retention", "9" * 20], 2, "--retention 99999999999999999999: give a number from 1 to"),
+        (["--sys-interval", "9" * 20], 2, "--sys-interval 99999999999999999999: give seconds up to"),
+        (["--idempotent-content", "$share/g/a/b=5"], 2, "messages have no share; give a/b=5"),
+        (["--dir", ""], 2, "argument --dir: it is empty; give a path"),
+        (["--acl-file", ""], 2, "argument --acl-file: it is empty; give a path"),
         (["--idempotent-content", "a"], 2, "--idempotent-content a: give FILTER=SECONDS"),
         (["--idempotent-content", "a/#/b=5"], 2, "--idempotent-content a/#/b=5"),
         (["--receive-maximum", "0"], 2, "--receive-maximum 0: give a number from 1 to 65535"),
@@ -186,8 +192,9 @@ def test_logs_by_prefix_with_settings_of_their_own(streamd_store):
         (["--password-file", "/nowhere/passwords"], 2, "/nowhere/passwords"),
         (["--acl-file", "/nowhere/acl"], 2, "/nowhere/acl"),
         (["--tls-port", "0"], 2, "--tls-cert"),
-        (["--url", "http://127.0.0.1"], 2, "Redis URL must specify"),
-        (["--url", "redis://127.0.0.1:1"], 3, "is a server running there?"),
+        (["--url", "http://127.0.0.1"], 2, "--url or STREAMD_URL: Redis URL must specify"),
+        (["--url", "redis://h:x"], 2, "--url or STREAMD_URL: Port could not be cast"),
+        (["--url", "redis://u:p@127.0.0.1:1"], 3, "streamd: redis://127.0.0.1:1: "),
         (["--bind", "no.such.host.invalid"], 2, "--bind no.such.host.invalid"),
         (["--dir", "/proc/nowhere"], 3, "--dir /proc/nowhere"),
     ],
@@ -224,6 +231,79 @@ def test_without_the_extra_a_line_says_what_to_install_whatever_the_words_are(mo
     monkeypatch.setitem(sys.modules, "streamd.clients.mqtt.options", None)
     assert cli.main(["mqtt", *words.split()]) == 2
     assert capsys.readouterr().err == ("streamd: the gateway needs more packages: pip install 'streamd-server[mqtt]'\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["clients", "--url", "redis://h:x"], 2, "--url or STREAMD_URL: Port could not be cast"),
+        (["session", "a", "--dir", ""], 2, "argument --dir: it is empty; give a path"),
+        (["disconnect", "a", "--dir", "nowhere"], 3, "no gateway runs in nowhere; name its store"),
+        (["bench", "p2p", "--rate", "x"], 2, "argument --rate: 'x': give a number of at least 0"),
+        (["bench", "p2p", "--host", "a" * 70 + ".example"], 3, ".example:1883: no host can have this name"),
+        (["bench", "in", "--prefix", "x" * 1_001], 2, "--prefix: give at most 1000 bytes"),
+        (["bench", "out", "--prefix", "\udc80"], 2, "--prefix: it is not UTF-8"),
+        (["bench", "idle", "--username", "x" * 65_536], 2, "--username: give at most 65535 bytes"),
+        (["bench", "p2p", "--unix", ""], 2, "--unix: it is empty"),
+    ],
+)
+def test_what_is_wrong_for_a_command_is_said_in_one_line(monkeypatch, capsys, words, code, says):
+    monkeypatch.delenv("STREAMD_URL", raising=False)
+    assert cli.main(["mqtt", *words]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("streamd: ")
+    assert says in line
+
+
+def test_a_negative_number_of_clients_is_refused(streamd_store, capsys):
+    assert cli.main(["mqtt", "clients", "--url", streamd_store, "--count", "-1"]) == 2
+    assert capsys.readouterr().err == "streamd: --count -1: give the number of clients, or 0 for all\n"
+
+
+def test_a_file_with_a_fault_is_not_said_to_be_read_again(streamd_store, tmp_path):
+    rules = tmp_path / "acl"
+    rules.write_text("topic readwrite #\n")
+
+    async def main():
+        async with started("--url", streamd_store, "--acl-file", rules) as gateway:
+            assert b"--acl-file without --password-file" in await gateway.stderr.readline()
+            rules.write_text("nonsense\n")
+            gateway.send_signal(signal.SIGHUP)
+            assert b"the earlier rules stay" in await gateway.stderr.readline()
+            rules.write_text("topic read #\n")
+            gateway.send_signal(signal.SIGHUP)
+            assert b"users and rights were read again" in await gateway.stderr.readline()
+
+    asyncio.run(main())
+
+
+def test_a_listener_without_tls_takes_no_names_from_certificates(streamd_store, tmp_path):
+    """So any client of it may name itself as any user, which is said at the start."""
+    make_certificates(tmp_path)
+    rules = tmp_path / "acl"
+    rules.write_text("topic readwrite #\n")
+    tls = ["--tls-port", "0", "--tls-cert", tmp_path / "server.pem", "--tls-key", tmp_path / "server.key"]
+    tls += ["--tls-ca", tmp_path / "ca.pem", "--tls-user-from-certificate", "--acl-file", rules]
+
+    async def main():
+        async with started("--url", streamd_store, *tls) as gateway:
+            code, lines = await ended(gateway, signal.SIGTERM)
+            assert code == 0
+            assert [one for one in lines if "any client may name itself as any user" in one] == lines != []
+
+    asyncio.run(main())
+
+
+def test_the_log_says_why_a_subscription_was_refused(streamd_store):
+    async def main():
+        async with started("--url", streamd_store) as gateway:
+            client = await connect(gateway.port, "c")
+            tomorrow = {Property.USER_PROPERTY: (("start", "tomorrow"),)}
+            await client.subscribe(p.Subscription("t", 1), properties=tomorrow)
+            line = (await gateway.stderr.readline()).decode()
+            assert re.search(r"client 'c' at .*: 't': SUBSCRIBE refused with 0x83: .*tomorrow", line)
+
+    asyncio.run(main())
 
 
 def test_a_port_that_is_taken_and_a_second_gateway(streamd_store):

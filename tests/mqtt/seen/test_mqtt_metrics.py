@@ -149,7 +149,7 @@ def test_idle_connections_keep_nobody_out(running: Gateway):
     [
         ("--metrics-port {taken}", 3, "in use by another process; choose another with --metrics-port"),
         ("--metrics-port 70000", 2, "--metrics-port 70000: give one from 0 to 65535"),
-        ("--sys-interval -1", 2, "--sys-interval -1: give seconds, or 0 for no topics below $SYS"),
+        ("--sys-interval -1", 2, "--sys-interval -1: give seconds up to 1000000000, or 0 for no topics below $SYS"),
     ],
 )
 def test_an_option_that_does_not_fit_ends_the_start_with_one_line(words: str, code: int, said: str):

@@ -10,6 +10,8 @@ EXIT_OK, EXIT_LOST, EXIT_USAGE, EXIT_ADDRESS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 PORT_MAX = 65_535
 KEEP_ALIVE_S_MAX = 65_535
 SIZE_BYTES_MAX = 268_435_455 - 65_540
+TEXT_BYTES_MAX = 65_535
+PREFIX_BYTES_MAX = 1_000  # of client identifiers and topics, which are longer by a few bytes
 KINDS = {
     "p2p": "as many publishers as subscribers, each pair with a topic of its own",
     "in": "many publishers to one subscriber",
@@ -140,12 +142,14 @@ def _at_least(least: float, kind: Callable[[str], float]) -> Callable[[str], flo
     """Return the type of an option that is a number of this kind, and not smaller."""
 
     def number(text: str) -> float:
-        value = kind(text)
+        try:
+            value = kind(text)
+        except ValueError:
+            value = -1
         if not least <= value < float("inf"):
-            raise ValueError
+            raise argparse.ArgumentTypeError(f"{text!r}: give a number of at least {least:g}")
         return value
 
-    number.__name__ = f"number of at least {least:g}:"
     return number
 
 
@@ -161,6 +165,16 @@ def _fault(arguments: argparse.Namespace) -> str | None:
         return "--unix and --tls-ca: a Unix socket has no TLS"
     if any(sign in arguments.prefix for sign in "+#\0") or arguments.prefix.startswith("$"):
         return f"--prefix {arguments.prefix!r}: no wildcard, and no $ at its begin"
+    texts = {"--prefix": PREFIX_BYTES_MAX, "--username": TEXT_BYTES_MAX, "--password": TEXT_BYTES_MAX}
+    for option, bytes_max in texts.items():
+        try:
+            length = len((getattr(arguments, option[2:]) or "").encode())
+        except UnicodeEncodeError:
+            return f"{option}: it is not UTF-8; MQTT has only such texts"
+        if length > bytes_max:
+            return f"{option}: give at most {bytes_max} bytes"
+    if arguments.unix == "":
+        return "--unix: it is empty; give a path"
     if arguments.version == 4 and arguments.password is not None and arguments.username is None:
         return "--password: MQTT 3.1.1 takes one only with --username"
     if arguments.kind == "idle":

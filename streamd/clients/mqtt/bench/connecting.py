@@ -67,6 +67,8 @@ class Opener:
             raise Refused(f"{load.place} did not answer CONNECT and SUBSCRIBE within {_PATIENCE_S:.0f} s") from None
         except OSError as error:
             raise Refused(f"{load.place}: {_cause(error)}") from None
+        except UnicodeError:
+            raise Refused(f"{load.place}: no host can have this name") from None
 
     async def _open_unix(self, client: Client, path: str) -> None:
         """Connect to a Unix socket; where its backlog is full, again: unlike TCP it does not wait by itself."""

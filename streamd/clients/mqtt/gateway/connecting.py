@@ -94,7 +94,9 @@ class Connecting:
             if packet.will is not None and packet.will.topic[:1] == b"$":
                 raise Refused(Reason.TOPIC_NAME_INVALID, "a will to a topic with $")
             if packet.will is not None and len(gateway.wills.held) >= gateway.limits.wills_max:
-                raise Refused(Reason.QUOTA_EXCEEDED, f"{gateway.limits.wills_max:,} clients have a will, the most")
+                raise Refused(
+                    Reason.QUOTA_EXCEEDED, f"the limit of clients with a will is reached: {gateway.limits.wills_max:,}"
+                )
             self._check_store()
             async with gateway.lock(client_id):
                 await self._begin(connection, packet, client_id, rights)
@@ -204,9 +206,11 @@ class Connecting:
         limits = gateway.limits
         number, of_user = await gateway.link.demand(("ZCARD", INDEX), ("SCARD", user_key(record.user or "")))
         if number >= limits.sessions_max:
-            raise Refused(Reason.QUOTA_EXCEEDED, f"{number:,} sessions are kept, the most that may be")
+            raise Refused(Reason.QUOTA_EXCEEDED, f"the limit of sessions is reached: {limits.sessions_max:,}")
         if record.user is not None and of_user >= limits.sessions_per_user_max:
-            raise Refused(Reason.QUOTA_EXCEEDED, f"user {record.user!r} has {of_user:,} sessions, the most it may have")
+            raise Refused(
+                Reason.QUOTA_EXCEEDED, f"the limit of sessions of a user is reached: {limits.sessions_per_user_max:,}"
+            )
 
     async def _resume(self, packet: Connect, record: Record, rights: ClientRights) -> Session:
         gateway = self._gateway

@@ -41,6 +41,7 @@ from streamd.clients.mqtt.store.records import INDEX, Shared, key_of, parse_reco
 from streamd.clients.mqtt.store.releases import Releases
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail
+from streamd.clients.server_url import without_password
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
 
@@ -177,7 +178,11 @@ class Gateway:
             if self.link.fault and self.link.fault.startswith(("WRONGPASS", "NOAUTH", "NOPERM", "it does not speak")):
                 break
             await asyncio.sleep(0.02)
-        raise CannotStart(f"{self.link.fault or 'no answer'}; is a server running there?")
+        fault = self.link.fault or "no answer"
+        advice = "is a server running there? Give another with --url"
+        if fault.startswith(("WRONGPASS", "NOAUTH", "NOPERM")):
+            advice = "the user and password are those in --url or STREAMD_URL"
+        raise CannotStart(f"{without_password(self.settings.url)}: {fault}; {advice}")
 
     async def stop(self) -> None:
         """End orderly: clients are told, and all sessions are written."""

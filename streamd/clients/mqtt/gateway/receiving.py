@@ -7,6 +7,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Properties, Puback, Publish, Pubrec
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
@@ -44,6 +45,10 @@ class ContentRule:
         if not equals or not seconds.isdecimal() or not 1 <= int(seconds) <= 3_600:
             raise ValueError(
                 f"--idempotent-content {source}: give FILTER=SECONDS, with 1 to 3600 seconds: a log knows names so long"
+            )
+        if share_of(text)[0] is not None:
+            raise ValueError(
+                f"--idempotent-content {source}: messages have no share; give {share_of(text)[1]}={seconds}"
             )
         try:
             self.filter = TopicFilter(text)

@@ -59,6 +59,9 @@ class Subscribing:
             is_of_store = isinstance(error, StoreFault)
             reason = Reason.UNSPECIFIED_ERROR if is_of_store else Reason.IMPLEMENTATION_SPECIFIC_ERROR
             reasons = tuple(reason for _ in packet.subscriptions)
+            for one in packet.subscriptions:
+                self._gateway.counters.subscribes_refused += 1
+                self._gateway.log_refusal(connection, one.filter.encode(), _refusal(reason, str(error)))
             self._answer(connection, packet.packet_id, reasons, str(error))
             connection.go_on()
             return
@@ -89,14 +92,14 @@ class Subscribing:
         added: list[Added] = []
         texts = []
         for one in packet.subscriptions:
-            reason = self._reason_for(session, one)
+            reason, text = self._reason_for(session, one), ""
             if one.filter in refused:
                 reason, text = refused[one.filter]
                 texts.append(text)
             reasons.append(reason)
             if reason >= Reason.UNSPECIFIED_ERROR:
                 gateway.counters.subscribes_refused += 1
-                gateway.log_refusal(connection, one.filter.encode(), f"SUBSCRIBE refused with {reason:#04x}")
+                gateway.log_refusal(connection, one.filter.encode(), _refusal(reason, text))
                 continue
             subscribed = Subscribed(one.filter, one.qos, one.no_local, one.retain_as_published, identifier)
             old = session.subscriptions.get(one.filter)
@@ -354,6 +357,10 @@ def _start_ms(start: str) -> int:
         raise ValueError(
             f"start {start[:60]!r}: give earliest, Unix milliseconds, or a time such as 2026-01-31T14:05+00:00"
         )
+
+
+def _refusal(reason: int, text: str) -> str:
+    return f"SUBSCRIBE refused with {reason:#04x}{text and f': {text}'}"
 
 
 def _user_property(properties: Properties, name: str) -> str | None:

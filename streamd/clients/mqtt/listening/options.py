@@ -43,6 +43,11 @@ class Listeners:
         return self.tls_port is not None or self.tls_ws_port is not None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether a listener speaks no TLS."""
+        return self.port is not None or self.ws_port is not None or self.unix is not None
+
+    @property
     def websocket(self) -> bool:
         """Whether a listener speaks WebSocket."""
         return self.ws_port is not None or self.tls_ws_port is not None
