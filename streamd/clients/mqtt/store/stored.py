@@ -152,6 +152,9 @@ def _properties(entry_id: Id, found: Mapping[bytes, bytes], generation: int, sha
     return values
 
 
+_PACKED = b"$1\r\nt\r\n$%d\r\n%b\r\n$1\r\np\r\n$%d\r\n%b\r\n$1\r\nc\r\n$%d\r\n%b\r\n"
+_PACKED_QOS = {qos: _PACKED + b"$1\r\nq\r\n$1\r\n%d\r\n" % qos for qos in (1, 2)}
+
 # How many words the fields of an entry are, names and values in turn, and these words in RESP.
 PackedFields = tuple[int, bytes]
 
@@ -160,16 +163,9 @@ def packed_fields(
     topic: bytes, payload: bytes, publisher: bytes, qos: int, retain: bool, values: Properties
 ) -> PackedFields:
     """Return the fields of the entry of a message, as `topics` has them."""
-    if qos and not retain and not values:
-        return 8, b"$1\r\nt\r\n$%d\r\n%b\r\n$1\r\np\r\n$%d\r\n%b\r\n$1\r\nc\r\n$%d\r\n%b\r\n$1\r\nq\r\n$1\r\n%d\r\n" % (
-            len(topic),
-            topic,
-            len(payload),
-            payload,
-            len(publisher),
-            publisher,
-            qos,
-        )
+    if not retain and not values:
+        lengths_and_values = len(topic), topic, len(payload), payload, len(publisher), publisher
+        return (8, _PACKED_QOS[qos] % lengths_and_values) if qos else (6, _PACKED % lengths_and_values)
     words = [b"t", topic, b"p", payload, b"c", publisher]
     if qos:
         words += (b"q", b"1" if qos == 1 else b"2")
