@@ -10,6 +10,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.store.records import INDEX, key_of
 from tests.mqtt.gateway.in_process import WAIT_S, connect, running
+from tests.mqtt.gateway.test_mqtt_refused_reads import as_user
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 AT_ONCE = {Property.SESSION_EXPIRY_INTERVAL: 0}
@@ -80,5 +81,35 @@ def test_a_pubrel_that_comes_before_pubrec_leaves_the_note_to_the_one_behind_it(
             device.send(p.Pubrel(1))
             assert await device.expect(p.Pubcomp) == p.Pubcomp(1)
             assert await notes(store) == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_after_a_pubrel_that_the_store_refused_the_identifier_may_be_used_again(store, version):
+    async def come(gateway):
+        return await connect(gateway.port, "d", False, version, LASTING if version == 5 else {})
+
+    async def main():
+        async with as_user(store) as (gateway, allow):
+            reader = await connect(gateway.port, "reader")
+            await reader.subscribe(p.Subscription("t", 0))
+            device = await come(gateway)
+            device.send(p.Publish(b"t", b"x", 2, packet_id=1))
+            assert await device.expect(p.Pubrec) == p.Pubrec(1)
+            await allow("-hdel")
+            device.send(p.Pubrel(1))
+            if version == 5:
+                assert (await device.expect(p.Disconnect)).reason == Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            assert await device.packet() is None
+            await allow("+@all")
+            device = await come(gateway)
+            assert device.connack.session_present
+            device.send(p.Pubrel(1))
+            assert await device.expect(p.Pubcomp) == p.Pubcomp(1)
+            assert await notes(store) == []
+            device.send(p.Publish(b"t", b"y", 2, packet_id=1))
+            assert await device.expect(p.Pubrec) == p.Pubrec(1)
+            assert [(await reader.receive()).payload for _ in range(2)] == [b"x", b"y"]
 
     asyncio.run(main())

@@ -301,9 +301,13 @@ class Receiving:
             return
         self._gateway.releases.add(key, packet_id, partial(self._released, connection, packet_id))
 
-    def _released(self, connection: Connection, packet_id: int) -> None:
-        if not connection.is_closing:
-            connection.acknowledge(PacketType.PUBCOMP, packet_id)
+    def _released(self, connection: Connection, packet_id: int, refusal: Exception | None) -> None:
+        if connection.is_closing:
+            return
+        if refusal is not None:  # its next connection begins with what the store has, and sends PUBREL again
+            connection.abandon(f"the store did not forget a packet identifier: {refusal}")
+            return
+        connection.acknowledge(PacketType.PUBCOMP, packet_id)
 
 
 def reason_of(error: str) -> Reason:

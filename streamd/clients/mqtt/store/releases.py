@@ -6,6 +6,8 @@ from typing import Any
 
 from streamd.clients.mqtt.store.link import Link, encode
 
+Done = Callable[[Exception | None], None]
+
 
 class Releases:
     """The packet identifiers that are to be forgotten at the end of this turn."""
@@ -13,10 +15,10 @@ class Releases:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[str, list[tuple[int, Callable[[], None]]]] = {}
+        self._waiting: dict[str, list[tuple[int, Done]]] = {}
 
-    def add(self, key: str, packet_id: int, done: Callable[[], None]) -> None:
-        """Forget a packet identifier of a key; `done` is called when the store has done so."""
+    def add(self, key: str, packet_id: int, done: Done) -> None:
+        """Forget a packet identifier of a key; `done` gets the error of a store that refuses to."""
         if not self._waiting:
             self._loop.call_soon(self._send)
         self._waiting.setdefault(key, []).append((packet_id, done))
@@ -27,9 +29,7 @@ class Releases:
         self._link.send(packed, len(waiting), lambda replies: _done(waiting, replies))
 
 
-def _done(waiting: dict[str, list[tuple[int, Callable[[], None]]]], replies: list[Any]) -> None:
+def _done(waiting: dict[str, list[tuple[int, Done]]], replies: list[Any]) -> None:
     for found, reply in zip(waiting.values(), replies, strict=True):
-        if isinstance(reply, Exception):
-            continue  # without a PUBCOMP the client sends its PUBREL again
         for _, done in found:
-            done()
+            done(reply if isinstance(reply, Exception) else None)
