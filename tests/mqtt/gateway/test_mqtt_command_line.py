@@ -175,6 +175,7 @@ def test_logs_by_prefix_with_settings_of_their_own(streamd_store):
     [
         (["--log", "devices"], 2, "--log devices: give PREFIX=NAME"),
         (["--log", "a=one", "--log", "a/b=two"], 2, "overlaps"),
+        (["--log", "a=mqtt"], 2, "mqtt is the log of all other topics; give another name"),
         (["--log", "a=one,shards=none"], 2, "'shards=none' is no setting"),
         (["--log", "$SYS=one"], 2, "the gateway's own"),
         (["--shards", "0"], 2, "--shards 0: give a number from 1 to 1024"),

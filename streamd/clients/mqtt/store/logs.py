@@ -65,6 +65,8 @@ def check_logs(settings: Iterable[LogSettings]) -> None:
     found: list[LogSettings] = []
     for one in settings:
         for other in found:
+            if one.name == other.name and None in (one.prefix, other.prefix):
+                raise ValueError(f"--log: {one.name} is the log of all other topics; give another name")
             if one.name == other.name:
                 raise ValueError(f"--log {one.name}: a log has one prefix; it is given twice")
             if one.prefix is not None and other.prefix is not None and _overlap(one.prefix, other.prefix):
