@@ -85,6 +85,7 @@ def test_the_rights_of_the_user_are_enough() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, tmp_path: Path) -> None:
     """The shell's first, then Python's in the session that they prepared; installing is what made this environment."""
     for number in range(5):

@@ -9,7 +9,7 @@ import pytest
 from tests.mqtt.access.judge import mosquitto, needs_mosquitto, password_program
 from tests.mqtt.bench.running_bench import SHORT, bench, figures
 
-pytestmark = needs_mosquitto
+pytestmark = [needs_mosquitto, pytest.mark.long]
 FEW = ("--clients", "20", *SHORT)
 ALL = ("allow_anonymous true", "max_queued_messages 0")
 

@@ -195,7 +195,7 @@ def test_logs_by_prefix_with_settings_of_their_own(streamd_store):
         (["--tls-port", "0"], 2, "--tls-cert"),
         (["--url", "http://127.0.0.1"], 2, "--url or STREAMD_URL: Redis URL must specify"),
         (["--url", "redis://h:x"], 2, "--url or STREAMD_URL: Port could not be cast"),
-        (["--url", "redis://u:p@127.0.0.1:1"], 3, "streamd: redis://127.0.0.1:1: "),
+        pytest.param(["--url", "redis://u:p@127.0.0.1:1"], 3, "streamd: redis://127.0.0.1:1: ", marks=pytest.mark.long),
         (["--bind", "no.such.host.invalid"], 2, "--bind no.such.host.invalid"),
         (["--dir", "/proc/nowhere"], 3, "--dir /proc/nowhere"),
     ],

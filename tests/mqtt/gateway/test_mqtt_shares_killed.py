@@ -11,6 +11,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from tests.mqtt.gateway.in_process import WAIT_S, connect
 from tests.mqtt.gateway.test_mqtt_kill_points import Place
 
+pytestmark = pytest.mark.long
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 MODES = ("any", "ordered")
 KILLS = 4
