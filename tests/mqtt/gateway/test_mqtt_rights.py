@@ -10,6 +10,7 @@ from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.encoding import encode
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.listening import Listeners, start
 from tests.mqtt.gateway.in_process import Device, connect, running
 from tests.mqtt.listening.conftest import certificates  # noqa: F401
@@ -254,3 +255,38 @@ def test_malformed_input_gives_one_line_and_touches_nobody_else(streamd_store, c
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, lines
     assert "client 'device' at 127.0.0.1:" in lines[0]
+
+
+@pytest.mark.parametrize(("qos", "is_passed_on"), [(1, True), (2, False)])
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_what_a_member_may_not_read_any_more_is_not_sent_again(store, tmp_path, how, qos, is_passed_on):
+    rules = tmp_path / "acl"
+    rules.write_text("user one\ntopic read t/#\nuser two\ntopic read t/#\nuser p\ntopic write t/#\n")
+    mode = {Property.USER_PROPERTY: (("share", how),)}
+
+    async def main():
+        async with running(store, acl_file=rules, limits=Limits(share_lease_ms=3_600_000)) as gateway:
+            one = await connect(gateway.port, "one", properties=LASTING, username="one")
+            await one.subscribe(p.Subscription("$share/g/t/#", qos), properties=mode)
+            publisher = await connect(gateway.port, "p", username="p")
+            for payload in (b"first", b"second"):
+                await publisher.publish(b"t/secret", payload, qos)
+                assert (await one.receive(acknowledges=False)).payload == payload
+            one.close()
+            two = await connect(gateway.port, "two", properties=LASTING, username="two")
+            await two.subscribe(p.Subscription("$share/g/t/#", qos), properties=mode)
+            with rules.open("a") as file:
+                file.write("user one\ntopic deny t/secret\n")
+            await read_again(gateway)
+            one = await connect(gateway.port, "one", clean=False, properties=LASTING, username="one")
+            assert one.connack.session_present
+            if is_passed_on:
+                assert [(await two.receive()).payload for _ in range(2)] == [b"first", b"second"]
+            assert [one for one in (await one.quiet()) if type(one) is p.Publish] == []
+            assert [one for one in (await two.quiet()) if type(one) is p.Publish] == []
+            await gateway.shares.link.ask(("PING",))
+            (part,) = gateway.shares.groups["$share/g/t/#"].parts.values()
+            for member in part.group.members.values():
+                assert await part.pending_of(member.consumer) == member.flying == {}
+
+    asyncio.run(main())

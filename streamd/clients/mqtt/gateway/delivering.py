@@ -63,7 +63,7 @@ class Delivery:
 
     on_fold: gets each retained message of the tails. on_share: gets each message for a group. on_begun: gets packets of
     QoS 2 of a group, which leave when the message is the session's own. on_left_out: gets each message of a group that
-    counts as delivered though it is not sent again. now_ms: the store's time.
+    is not sent again, and whether another member may have it. now_ms: the store's time.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Delivery:
         on_fold: Callable[[TailedLog, Stored], None],
         on_share: Callable[[object, Stored], None],
         on_begun: Callable[[Session, Shared, bytes], None],
-        on_left_out: Callable[[Session, object], None],
+        on_left_out: Callable[[Session, Shared, Stored, bool], None],
     ) -> None:
         self.tree: SubscriptionTree[Session, Subscribed] = SubscriptionTree()
         self.shared: SubscriptionTree[object, None] = SubscriptionTree()
@@ -300,6 +300,9 @@ class Delivery:
             entry = session.resending[sent.packet_id]
             if not session.rights.may_read(entry.topic):  # any more
                 outgoing.leave_out(sent)
+                if isinstance(sent.place, Shared):
+                    # (Of QoS 2 nobody else may get what this client may have.)
+                    self._on_left_out(session, sent.place, entry, sent.is_qos_1)
                 if not session.is_dirty:
                     self._note(session)
                 continue
@@ -315,7 +318,7 @@ class Delivery:
                 self._counters.publishes_dropped += 1
                 outgoing.leave_out(sent)
                 if isinstance(sent.place, Shared):
-                    self._on_left_out(session, sent.place)
+                    self._on_left_out(session, sent.place, entry, False)
                 if not session.is_dirty:
                     self._note(session)
                 continue

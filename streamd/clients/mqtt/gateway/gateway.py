@@ -102,7 +102,7 @@ class Gateway:
             self.retained.fold,
             self.shares.wake,
             self.shares.begun,
-            self.shares.acknowledged,
+            self.shares.left_out,
         )
         self.delivery.retained_for = self.retained.waiting
         self.noting.position_of = self._positions

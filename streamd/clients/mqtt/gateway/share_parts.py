@@ -124,7 +124,7 @@ class Part:
             if not member.is_here:
                 self.release([entry], is_soon=True)
             elif not member.session.rights.may_read(entry.topic):
-                self._pass_on(entry)
+                self.pass_on(entry)
             else:
                 self._offer(member, entry)
 
@@ -146,7 +146,7 @@ class Part:
             member.flying[entry.place] = self
         return True
 
-    def _pass_on(self, entry: Stored) -> None:
+    def pass_on(self, entry: Stored) -> None:
         """Give an entry that its member may not read to another one that may.
 
         Where no connected member may, nobody gets it: it would stay pending, and be looked at again and again.

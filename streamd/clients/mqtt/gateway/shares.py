@@ -398,6 +398,17 @@ class Shares:
         assert isinstance(group, Group)
         group.wake(entry)
 
+    def left_out(self, session: Session, place: Shared, entry: Stored, is_for_others: bool) -> None:
+        """Note that a message in flight is not sent again: it counts as delivered, or goes to another member."""
+        member = (session.shares or {}).get(place.share)
+        part = None if member is None or not is_for_others else member.flying.pop(place.place, None)
+        if member is None or part is None:
+            self.acknowledged(session, place)
+            return
+        part.pass_on(entry)
+        part.finished(member, place.place)
+        self._drop_if_done(session, member)
+
     def acknowledged(self, session: Session, place: object) -> None:
         """Note that a client has acknowledged a message, of a group or not, and has room for another one."""
         if isinstance(place, Shared):
