@@ -301,8 +301,7 @@ class Delivery:
             if not session.rights.may_read(entry.topic):  # any more
                 outgoing.leave_out(sent)
                 if isinstance(sent.place, Shared):
-                    # (Of QoS 2 nobody else may get what this client may have.)
-                    self._on_left_out(session, sent.place, entry, sent.is_qos_1)
+                    self._on_left_out(session, sent.place, entry, True)
                 if not session.is_dirty:
                     self._note(session)
                 continue

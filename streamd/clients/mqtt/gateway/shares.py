@@ -399,7 +399,10 @@ class Shares:
         group.wake(entry)
 
     def left_out(self, session: Session, place: Shared, entry: Stored, is_for_others: bool) -> None:
-        """Note that a message in flight is not sent again: it counts as delivered, or goes to another member."""
+        """Note that a message in flight is not sent again: it counts as delivered, or goes to another member.
+
+        One of QoS 2 is its member's own from its first PUBLISH on, and goes to nobody else.
+        """
         member = (session.shares or {}).get(place.share)
         part = None if member is None or not is_for_others else member.flying.pop(place.place, None)
         if member is None or part is None:

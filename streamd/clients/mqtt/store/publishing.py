@@ -26,8 +26,7 @@ class Publication:
     """A message on its way into a log.
 
     fields: of the entry. producer, iid: its name; every message has one. awaiting: the key and the packet identifier
-    that are noted with it.
-    goes_to: the generation that it may be stored in, as those before do not know its name.
+    that are noted with it. goes_to: the generation that it may be stored in, as those before do not know its name.
     """
 
     __slots__ = (
