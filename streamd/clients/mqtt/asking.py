@@ -2,16 +2,17 @@
 
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import redis
 
-from streamd.clients.mqtt.gateway.ownership import OWNER
+from streamd.clients.mqtt.gateway.ownership import GATEWAYS, Peer, lease_key
 from streamd.clients.mqtt.store.control import Request, answer_key
 from streamd.clients.mqtt.store.described import describe
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import key_of, parse_record
+from streamd.clients.mqtt.store.records import Found, Pointer, data_key, parse_record, pointer_key
 from streamd.clients.topics import administration
 from streamd.clients.topics.drivers import run
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
@@ -40,25 +41,44 @@ class NoAnswer(Exception):
     """A gateway has not answered."""
 
 
-def has_gateway(store: redis.Redis) -> bool:
-    """Return whether a gateway runs on a store."""
-    return bool(store.exists(OWNER))
+def gateways(store: redis.Redis) -> list[Peer]:
+    """Return the gateways that run on a store, in the order of their names."""
+    runs = sorted(_bytes(one).decode() for one in store.smembers(GATEWAYS))
+    leases = store.mget([lease_key(run) for run in runs]) if runs else []
+    found = [Peer.from_text(_bytes(one)) for one in leases if one is not None]
+    return sorted((one for one in found if not one.is_known_dead), key=lambda one: (one.name, one.run))
 
 
-def ask(store: redis.Redis, do: str, **said: Any) -> dict[str, Any]:
-    """Return the answer of the running gateway. Raises: NoGateway; NoAnswer."""
-    if not has_gateway(store):
-        raise NoGateway
+def ask(store: redis.Redis, do: str, **said: Any) -> list[dict[str, Any]]:
+    """Return the answers of all running gateways. Raises: NoGateway; NoAnswer."""
     request = Request(secrets.token_hex(16), do, said)
+    running = {one.run: one for one in gateways(store)}
+    if not running:
+        raise NoGateway
     store.execute_command(*request.to_words())
-    found = store.blpop([answer_key(request.id)], timeout=_ANSWER_S)
-    if found is None:
-        if not has_gateway(store):
+    answers: dict[str, dict[str, Any]] = {}
+    until_s = time.monotonic() + _ANSWER_S
+    while len(answers) < len(running):
+        left_s = until_s - time.monotonic()
+        found = store.blpop([answer_key(request.id)], timeout=max(left_s, 0.01)) if left_s > 0 else None
+        if found is not None:
+            answered = json.loads(found[1])
+            answers[answered["gateway"]] = answered
+            continue
+        # One that has ended meanwhile owes nothing.
+        running = {one.run: one for one in gateways(store)}
+        silent = [one for run, one in running.items() if run not in answers]
+        if not running:
             raise NoGateway
-        raise NoAnswer(f"the gateway has not answered within {_ANSWER_S} seconds; look at its log")
-    answered = json.loads(found[1])
-    assert isinstance(answered, dict)
-    return answered
+        if silent:
+            raise NoAnswer(
+                f"the gateway {_place(silent[0])} has not answered within {_ANSWER_S} seconds; look at its log"
+            )
+    return list(answers.values())
+
+
+def _place(one: Peer) -> str:
+    return f"{one.name or one.run} (process {one.process} on {one.host.partition(' ')[0]})"
 
 
 def clients(store: redis.Redis, count: int, after: str, match: str) -> Iterator[Page]:
@@ -69,12 +89,16 @@ def clients(store: redis.Redis, count: int, after: str, match: str) -> Iterator[
     left = count
     while True:
         size = min(left, _PAGE) if count else _PAGE
-        said = ask(store, "clients", count=size, after=after, match=match)
-        yield Page(said["clients"], said["number"], said["more_after"])
+        answers = ask(store, "clients", count=size, after=after, match=match)
+        found = sorted((one for said in answers for one in said["clients"]), key=lambda one: one["client"])
+        has_more = len(found) > size or any(said["more_after"] is not None for said in answers)
+        found = found[:size]
+        more_after = found[-1]["client"] if found and has_more else None
+        yield Page(found, sum(said["number"] for said in answers), more_after)
         left -= size
-        if said["more_after"] is None or (count and left <= 0):
+        if more_after is None or (count and left <= 0):
             return
-        after = said["more_after"]
+        after = more_after
 
 
 def session(store: redis.Redis, client_id: str) -> dict[str, Any] | None:
@@ -86,12 +110,13 @@ def session(store: redis.Redis, client_id: str) -> dict[str, Any] | None:
     """
     said: dict[str, Any] | None = None
     try:
-        said = ask(store, "session", client=client_id).get("session")
+        answers = ask(store, "session", client=client_id)
+        said = next((one["session"] for one in answers if one["is_connected"]), None)
     except NoGateway:
         pass
     found = said
     if found is None:
-        record = parse_record(client_id, _flat(store.hgetall(key_of(client_id))))
+        record = parse_record(client_id, _find(store, client_id))
         if record is None:
             return None
         found = describe(record)
@@ -103,6 +128,19 @@ def session(store: redis.Redis, client_id: str) -> dict[str, Any] | None:
         else:
             lags[name] = _lag(store, name, Position.from_text(text))
     return {"client": client_id, "is_connected": said is not None, **found, "lag": lags}
+
+
+def _find(store: redis.Redis, client_id: str) -> Found:
+    text = store.get(pointer_key(client_id))
+    if text is None:
+        return Found(None, [])
+    pointer = Pointer.from_text(_bytes(text))
+    return Found(pointer, _flat(store.hgetall(data_key(client_id, pointer.epoch))))
+
+
+def _bytes(value: bytes | str) -> bytes:
+    assert isinstance(value, bytes)  # the connection decodes nothing
+    return value
 
 
 def _flat(fields: Any) -> list[bytes]:

@@ -154,7 +154,7 @@ def disconnect(store: "redis.Redis", arguments: argparse.Namespace) -> str | Non
     """Close a client's connection."""
     from streamd.clients.mqtt import asking
 
-    if not asking.ask(store, "disconnect", client=arguments.client)["is_connected"]:
+    if not any(one["is_connected"] for one in asking.ask(store, "disconnect", client=arguments.client)):
         return f"client {arguments.client!r} is not connected"
     print(json.dumps({"client": arguments.client, "is_closed": True}) if arguments.json else "closed")
     return None

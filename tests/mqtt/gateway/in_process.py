@@ -12,6 +12,7 @@ from streamd.clients.mqtt.gateway.gateway import Gateway, Settings
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.listening import Listeners, start
 from streamd.clients.mqtt.store.logs import LogSettings
+from streamd.clients.mqtt.store.records import Pointer, data_key, pointer_key
 
 WAIT_S = 20
 
@@ -42,6 +43,18 @@ async def running(url, *, logs=(), shards=2, password_file=None, acl_file=None, 
     finally:
         listening.close()
         await gateway.stop()
+
+
+async def data_key_of(client, client_id):
+    """Return the key of a session's hash, as the store says where it is; one that no session has without it."""
+    text = await client.get(pointer_key(client_id))
+    return data_key(client_id, 0 if text is None else Pointer.from_text(text).epoch)
+
+
+async def put_record(client, client_id, fields):
+    """Store a session that nobody owns."""
+    await client.set(pointer_key(client_id), Pointer(1, None).to_text())
+    await client.hset(data_key(client_id, 1), mapping=fields)
 
 
 class Device:

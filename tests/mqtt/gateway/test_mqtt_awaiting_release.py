@@ -8,7 +8,7 @@ import redis.asyncio
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
-from streamd.clients.mqtt.store.records import INDEX, key_of
+from streamd.clients.mqtt.store.records import INDEX, pointer_key
 from tests.mqtt.gateway.in_process import WAIT_S, connect, running
 from tests.mqtt.gateway.test_mqtt_refused_reads import as_user
 
@@ -23,7 +23,7 @@ async def notes(store):
 
 async def has_ended(gateway):
     async with asyncio.timeout(WAIT_S):
-        while await gateway.link.demand(("EXISTS", key_of("d")), ("ZCARD", INDEX)) != [0, 0]:
+        while await gateway.link.demand(("EXISTS", pointer_key("d")), ("ZCARD", INDEX)) != [0, 0]:
             await asyncio.sleep(0)
 
 
@@ -59,7 +59,7 @@ def test_a_session_whose_time_is_over_ends_after_its_message_is_stored(store):
             device.send(p.Publish(b"t", b"y", 2, packet_id=2), p.Disconnect(properties=AT_ONCE))
             assert await device.packet() is None
             await gateway._end_sessions()
-            assert await gateway.link.demand(("EXISTS", key_of("d"))) == [1]
+            assert await gateway.link.demand(("EXISTS", pointer_key("d"))) == [1]
             of_log.is_refreshing = False
             gateway.publishing._plan()
             await has_ended(gateway)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import redis.asyncio
 
-from streamd.clients.mqtt.gateway.ownership import OWNER
+from streamd.clients.mqtt.gateway.ownership import GATEWAYS, lease_key
 from streamd.clients.mqtt.gateway.retained import Retained
 from tests.mqtt.gateway.in_process import WAIT_S, running
 
@@ -13,8 +13,9 @@ from tests.mqtt.gateway.in_process import WAIT_S, running
 async def until_renewed(store):
     """Let the lease have no end, and wait until the gateway gives it one."""
     async with redis.asyncio.Redis.from_url(store) as client, asyncio.timeout(WAIT_S):
-        await client.persist(OWNER)
-        while await client.pttl(OWNER) < 0:
+        (run,) = await client.smembers(GATEWAYS)
+        await client.persist(lease_key(run.decode()))
+        while await client.pttl(lease_key(run.decode())) < 0:
             pass
 
 
@@ -50,6 +51,6 @@ def test_the_lease_is_renewed_while_retained_messages_are_loaded(streamd_store, 
 
     async def main():
         async with running(streamd_store) as gateway:
-            assert not gateway.is_superseded
+            assert gateway.ownership.is_valid
 
     asyncio.run(main())

@@ -10,9 +10,8 @@ from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.limits import Limits
-from streamd.clients.mqtt.store.records import key_of
 from streamd.clients.mqtt.store.share_records import share_key, share_name
-from tests.mqtt.gateway.in_process import WAIT_S, connect, running
+from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, running
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 EARLIEST = {Property.USER_PROPERTY: (("start", "earliest"),)}
@@ -24,8 +23,9 @@ VERSIONS = pytest.mark.parametrize("version", [4, 5])
 @asynccontextmanager
 async def refusing(store, client_id="d"):
     """The store takes no change of a session's record."""
-    key, aside = key_of(client_id), "aside"
+    aside = "aside"
     async with redis.asyncio.Redis.from_url(store) as client:
+        key = await data_key_of(client, client_id)
         await client.rename(key, aside)
         await client.set(key, "of another kind")
         yield

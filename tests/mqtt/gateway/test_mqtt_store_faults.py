@@ -11,11 +11,10 @@ import redis.asyncio
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
-from streamd.clients.mqtt.gateway import ownership
 from streamd.clients.mqtt.gateway.ownership import CannotStart
-from streamd.clients.mqtt.store.records import INDEX, key_of, user_key
+from streamd.clients.mqtt.store.records import INDEX, pointer_key, user_key
 from tests.mqtt.gateway.door import Door
-from tests.mqtt.gateway.in_process import WAIT_S, Device, connect, running
+from tests.mqtt.gateway.in_process import Device, WAIT_S, connect, data_key_of, running
 from tests.mqtt.gateway.test_mqtt_rights import line
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
@@ -286,8 +285,9 @@ def test_sessions_that_end_while_the_store_is_full_are_ended_later(store):
                     await asyncio.sleep(0)
                 while float((await gateway.link.demand(("ZSCORE", INDEX, "device")))[0]) == float("inf"):
                     await asyncio.sleep(0)
-            owner, ends_ms = (await gateway.link.demand(("HMGET", key_of("device"), "owner", "ends_ms")))[0]
-            assert owner is None
+            async with redis.asyncio.Redis.from_url(store) as client:
+                ends_ms = await client.hget(await data_key_of(client, "device"), "ends_ms")
+                assert (await client.get(pointer_key("device"))).endswith(b" -")
             assert int(ends_ms) > gateway.now_ms()
             device = await connect(gateway.port, "device", clean=False, properties=LASTING)
             assert device.connack.session_present
@@ -308,7 +308,8 @@ def test_a_session_that_is_back_before_its_end_was_written_stays_connected(store
             await until(lambda: len(chores) == 2)
             await gateway.link.ask(("PING",))
             assert (await gateway.link.demand(("ZSCORE", INDEX, "device"))) == [b"inf"]
-            assert (await gateway.link.demand(("HGET", key_of("device"), "owner"))) == [gateway.run.encode()]
+            (pointer,) = await gateway.link.demand(("GET", pointer_key("device")))
+            assert pointer.split(b" ")[1].startswith(gateway.run.encode())
 
     asyncio.run(main())
 
@@ -332,7 +333,7 @@ def test_what_a_full_store_did_not_note_is_noted_later(store, qos, is_left):
                     device.close()
                     await until(lambda: "device" not in gateway.clients)
                     await gateway.link.ask(("PING",))
-                assert not await client.hexists(key_of("device"), "i 1")
+                assert not await client.hexists(await data_key_of(client, "device"), "i 1")
             await publisher.publish(b"t", b"b", 1)
             if not is_left:
                 second = await device.receive()
@@ -378,32 +379,6 @@ def test_a_store_that_does_not_allow_it(store, fault, qos, request):
                 await client.execute_command("REPLICAOF", "NO", "ONE")
             await client.execute_command("ACL", "DELUSER", "mqtt")
             await client.aclose()
-
-    asyncio.run(main())
-
-
-def test_a_second_gateway_is_refused(store, monkeypatch):
-    patience = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
-    monkeypatch.setattr(ownership, "asyncio", patience)
-
-    async def main():
-        async with running(store) as gateway:
-            with pytest.raises(CannotStart, match=r"^another gateway uses this store: process \d+ on \S+; stop it"):
-                async with running(store):
-                    pass
-            device = await connect(gateway.port, "device")
-            await device.publish(b"t", b"x")
-
-    asyncio.run(main())
-
-
-def test_a_gateway_that_has_lost_its_store_to_another_lets_its_clients_go(store):
-    async def main():
-        async with running(store) as gateway:
-            device = await connect(gateway.port, "device")
-            with redis.Redis.from_url(store) as client:
-                client.set(ownership.OWNER, "other elsewhere 1")
-            assert (await device.expect(p.Disconnect)).reason == Reason.SERVER_SHUTTING_DOWN
 
     asyncio.run(main())
 

@@ -10,6 +10,8 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.session.outgoing import Sent, State
 from streamd.clients.mqtt.store.positions import Place, Position
 from streamd.clients.mqtt.store.records import (
+    Found,
+    Pointer,
     NewerRecord,
     Record,
     Shared,
@@ -78,21 +80,22 @@ def test_a_will_is_read_as_it_was_stored(topic, payload, qos, retain, properties
 def test_a_session_is_read_as_it_was_stored():
     since = {"log": Position(1, ((5, 0),))}
     will = Will(b"w", b"\xff", 1, True)
-    record = Record("cl ient", user="ann", expiry_s=60, owner="run", will=will, will_name="n")
+    pointer = Pointer(7, "run.1")
+    record = Record("cl ient", user="ann", expiry_s=60, pointer=pointer, is_lost=True, will=will, will_name="n")
     record.positions = {"log": Position(2, ((1, 2), (3, 4)))}
     one = Subscribed("a b/+", 2, True, True, 7, since, True)
     commands = creation(record)
-    fields = [word if isinstance(word, bytes) else str(word).encode() for word in commands[-1]][2:]
+    fields = [word if isinstance(word, bytes) else str(word).encode() for word in commands[-2]][2:]
     place = Place("log", 2, 1, (9, 9))
     sent = Sent(3, Shared(place, "g"), State.PUBLISHED_2)
     fields += [b"s a b/+", one.to_text().encode(), b"i 3", flying_text(8, sent).encode()]
     fields += [b"i 2", flying_text(9, Sent(2, place, State.RELEASED)).encode(), b"last", b"3"]
-    found = parse_record("cl ient", fields)
+    found = parse_record("cl ient", Found(pointer, fields))
     record.subscriptions = {"a b/+": one}
     record.in_flight = [sent, Sent(2, place, State.RELEASED)]
     record.numbers = {3: 8, 2: 9}
     record.last_packet_id = 3
     assert found == record
-    assert parse_record("x", []) is None
+    assert parse_record("x", Found(None, [])) is None
     with pytest.raises(NewerRecord, match="upgrade streamd"):
-        parse_record("x", [b"version", b"2"])
+        parse_record("x", Found(pointer, [b"version", b"3"]))

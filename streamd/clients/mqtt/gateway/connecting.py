@@ -11,6 +11,7 @@ from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
 from streamd.clients.mqtt.codec.packets import Connack, Connect
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.leaving import Refused, raise_faults
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing
@@ -19,13 +20,18 @@ from streamd.clients.mqtt.store.records import (
     INDEX,
     WILLS,
     Flying,
+    Found,
     NewerRecord,
+    Pointer,
     Record,
     Shared,
     creation,
-    key_of,
+    data_key,
+    is_taken,
     parse_record,
     removal,
+    resting,
+    taking,
     user_key,
     waiting_to_text,
     will_to_text,
@@ -44,18 +50,16 @@ _CODES_3: Final = {
     Reason.CLIENT_IDENTIFIER_NOT_VALID: 2,
     Reason.SERVER_UNAVAILABLE: 3,
     Reason.SERVER_BUSY: 3,
+    Reason.USE_ANOTHER_SERVER: 3,
     Reason.QUOTA_EXCEEDED: 3,
     Reason.BAD_USER_NAME_OR_PASSWORD: 4,
     Reason.NOT_AUTHORIZED: 5,
 }
+_MOVES_MAX: Final = 10  # so often other gateways may come first
 
 
-class Refused(Exception):
-    """A CONNECT is refused."""
-
-    def __init__(self, reason: Reason, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
+class _Moved(Exception):
+    """Another gateway has begun or taken the session meanwhile."""
 
 
 class Connecting:
@@ -112,8 +116,8 @@ class Connecting:
         link = self._gateway.link
         if not link.is_up:
             raise Refused(Reason.SERVER_UNAVAILABLE, f"the store is away: {link.fault}")
-        if self._gateway.is_superseded:
-            raise Refused(Reason.SERVER_UNAVAILABLE, "another gateway has taken the store")
+        if self._gateway.is_draining:
+            raise Refused(Reason.USE_ANOTHER_SERVER, "the gateway is being ended")
 
     def store_is_away(self) -> None:
         """Refuse the clients that wait to be let in. What was begun for them ends when the store is back."""
@@ -143,48 +147,98 @@ class Connecting:
         gateway = self._gateway
         if connection.is_closing:
             return
+        await gateway.takeovers.wait(client_id)
+        if connection.is_closing:
+            return
         self._check_store()
         older = gateway.clients.get(client_id)
         if older is not None:
             if older.user != rights.username:
                 raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {older.user!r}")
             gateway.counters.takeovers += 1
+            gateway.takeovers.note(client_id)
             assert older.connection is not None
             older.connection.close(Reason.SESSION_TAKEN_OVER)
         leaving = gateway.leaving.get(client_id)
         if leaving is not None and leaving.storing:
             # What it had begun to publish is stored or refused before the session goes on.
             await gateway.until_stored(leaving)
-        reply = await gateway.finding.find(client_id)
         if client_id in gateway.unwritten:
-            _raise(await gateway.unwritten.write_again(client_id))
-            reply = await gateway.finding.find(client_id)
-        record = parse_record(client_id, reply)
-        if record is not None:
-            if record.user != rights.username and not record.has_ended(gateway.now_ms()):
-                raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {record.user!r}")
-            if packet.clean_start or record.has_ended(gateway.now_ms()) or not record.expiry_s:
-                await self.end(record)
-                record = None
-        session = await (
-            self._new(packet, client_id, rights) if record is None else self._resume(packet, record, rights)
-        )
+            raise_faults(await gateway.unwritten.write_again(client_id))
+        session, is_present = await self._session(packet, client_id, rights)
         if connection.is_closing:  # the client did not wait
             gateway.clients[client_id] = session
             session.connection = connection
             self.left(connection, session)
             return
         self._settle(connection, packet, session)
-        self._answer(connection, packet, session, record is not None)
+        self._answer(connection, packet, session, is_present)
         gateway.shares.resume(session)
         if session.resending is not None or session.cursors is not None or session.retained:
             gateway.delivery.pump(session)
             gateway.shares.go_on(session)
         connection.go_on()
 
+    async def _session(self, packet: Connect, client_id: str, rights: ClientRights) -> tuple[Session, bool]:
+        """Return a session that this gateway owns, and whether it was there before. Raises: Refused; StoreFault."""
+        for _ in range(_MOVES_MAX):
+            try:
+                record = await self._own(packet, client_id, rights)
+                if record is not None:
+                    return await self._resume(packet, record, rights), True
+                return await self._new(packet, client_id, rights), False
+            except _Moved:
+                continue
+        raise StoreFault(f"the session of client {client_id!r} does not rest")
+
+    async def _own(self, packet: Connect, client_id: str, rights: ClientRights) -> Record | None:
+        """Take the session that a client has, from the gateway that it was connected to if need be; None without one.
+
+        Raises: Refused; StoreFault; _Moved.
+        """
+        gateway = self._gateway
+        record = parse_record(client_id, await gateway.finding.find(client_id))
+        if record is None:
+            if gateway.ownership.peers:
+                gateway.handing_over.tell_all(client_id)
+            return None
+        if record.user != rights.username and not record.has_ended(gateway.now_ms()):
+            raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {record.user!r}")
+        if record.is_lost:
+            if record.pointer.run != gateway.run:
+                gateway.takeovers.note(client_id)
+            if not await gateway.handing_over.ask_for(client_id, record.pointer):
+                raise _Moved
+        if packet.clean_start or record.has_ended(gateway.now_ms()) or not record.expiry_s:
+            if not await gateway.leaving_clients.end(record):
+                raise _Moved
+            return None
+        return await self._take(record)
+
+    async def _take(self, record: Record) -> Record:
+        """Become the owner of a session; return it as it is then. Raises: StoreFault; _Moved."""
+        gateway, client_id = self._gateway, record.client_id
+        pointer, commands = taking(client_id, record.pointer, gateway.owner_name())
+        if not record.is_lost:
+            replies = await gateway.link.ask(*commands)
+        else:
+            replies = await gateway.link.ask(*commands, ("HGETALL", data_key(client_id, pointer.epoch)))
+            fields = replies.pop()
+        raise_faults(replies)
+        if not is_taken(replies[-1]):
+            raise _Moved
+        if record.is_lost:  # until it was taken its owner may have changed it
+            found = parse_record(client_id, Found(pointer, fields))
+            if found is None:
+                raise _Moved
+            return found
+        record.pointer = pointer
+        return record
+
     async def _new(self, packet: Connect, client_id: str, rights: ClientRights) -> Session:
         gateway = self._gateway
-        record = Record(client_id, user=rights.username, expiry_s=self._expiry_of(packet), owner=gateway.run)
+        pointer = Pointer(gateway.now_ms(), gateway.owner_name())
+        record = Record(client_id, user=rights.username, expiry_s=self._expiry_of(packet), pointer=pointer)
         session = Session(record, rights)
         self._take_will(session, record, packet)
         if record.expiry_s or record.will is not None:
@@ -194,9 +248,14 @@ class Connecting:
             replies = await gateway.link.ask(*commands)
             refused = [isinstance(reply, Exception) for reply in replies]
             if any(refused) and not all(refused):  # what is there belongs to no session
-                gateway.unwritten.write(record.client_id, removal(record.client_id, record.user, []))
-            _raise(replies)
+                gone = removal(record.client_id, pointer, record.user, [])
+                gateway.unwritten.write(record.client_id, pointer, gone)
+            raise_faults(replies)
+            if replies[-1] is None:  # another gateway has begun one at the same time
+                gateway.tell_store([("UNLINK", record.key)])
+                raise _Moved
             session.has_record = True
+            session.pointer = pointer
             session.is_recorded = record.expiry_s > 0
             session.noted_positions = record.positions
         return session
@@ -215,7 +274,7 @@ class Connecting:
     async def _resume(self, packet: Connect, record: Record, rights: ClientRights) -> Session:
         gateway = self._gateway
         old_will, old_name = record.will, record.will_name
-        is_lost = record.owner is not None  # its gateway was killed: the connection ended without a word
+        is_lost = record.is_lost
         is_in_time = record.will_ms is not None and record.will_ms > gateway.now_ms()
         has_delay = old_will is not None and old_will.properties.get(Property.WILL_DELAY_INTERVAL)
         if old_will is not None and not (has_delay and (is_lost or is_in_time)):
@@ -225,15 +284,16 @@ class Connecting:
         record.will_name = ""
         session = Session(record, rights)
         session.has_record = True
+        session.pointer = record.pointer
         session.is_recorded = record.expiry_s > 0
         self._take_will(session, record, packet)
-        words: list[bytes | str | int] = ["HSET", record.key, "owner", gateway.run, "expiry_s", record.expiry_s]
+        words: list[bytes | str | int] = ["HSET", record.key, "expiry_s", record.expiry_s]
         gone = ["ends_ms", "will_ms"]
         if record.will is not None:
             words += ["will", will_to_text(record.will), "will_name", record.will_name]
         else:
             gone += ["will", "will_name"]
-        awaiting = self._awaiting_keys(session)
+        awaiting = gateway.leaving_clients.awaiting_keys(session)
         lost: list[int] = []
         elsewhere = await gateway.shares.take_up(record)
         entries = await self._entries_of(record)
@@ -243,7 +303,7 @@ class Connecting:
             *[("HKEYS", key) for key in awaiting],
         ]
         replies = await gateway.link.ask(*commands)
-        _raise(replies)
+        raise_faults(replies)
         # Not with them: a full store refuses only what adds something.
         gateway.tell_store([("HDEL", record.key, *gone), ("ZREM", WILLS, record.client_id)])
         for key, found in zip(awaiting, replies[2:], strict=True):
@@ -270,17 +330,10 @@ class Connecting:
         session.retained = deque(record.waiting) if record.waiting else None
         for name, replay in gateway.delivery.replays.items():
             position = record.positions.get(name)
-            if position is not None and not position.has_reached(replay.tailed.position):
+            # (It may be ahead: the tail of another gateway had come further.)
+            if position is not None and position != replay.tailed.position:
                 gateway.delivery.set_back(session, replay.tailed, position, is_lost)
         return session
-
-    def _awaiting_keys(self, session: Session) -> list[str]:
-        """Return the keys where packet identifiers of the session may be noted."""
-        keys = []
-        for log in self._gateway.logs.all:
-            shards = {one.shard_named(session.client_bytes) for one in log.handle.meta.generations}
-            keys += [log.awaiting_key(shard, session.uid) for shard in sorted(shards)]
-        return keys
 
     async def _entries_of(self, record: Record) -> dict[int, Stored]:
         """Return the messages that have to be sent again, by packet identifier, as far as the logs still have them."""
@@ -381,79 +434,10 @@ class Connecting:
         gateway.log_fault(connection, f"CONNECT of client {client_id[:100]!r} refused: {refused}")
         if not connection.is_closing:
             if connection.version == 5:
-                connection.answer(Connack(False, refused.reason))
+                properties: dict[int, Any] = {}
+                if refused.reason == Reason.USE_ANOTHER_SERVER and (reference := gateway.ownership.reference()):
+                    properties[Property.SERVER_REFERENCE] = reference
+                connection.answer(Connack(False, refused.reason, properties))
             elif refused.reason in _CODES_3:
                 connection.answer(Connack(False, _CODES_3[refused.reason]))
         connection.close()
-
-    def left(self, connection: Connection, session: Session) -> None:
-        """Note that a client is no longer connected. What follows is sent to the store, in order, and not awaited."""
-        gateway = self._gateway
-        if session.connection is not connection:
-            return
-        if gateway.clients.get(session.client_id) is session:
-            del gateway.clients[session.client_id]
-        gateway.wills.held.discard(session)
-        if session.storing:
-            gateway.leaving[session.client_id] = session
-        session.held = session.flushing = None
-        positions = gateway.delivery.leave(session)
-        gateway.shares.leave(session, is_over=not session.expiry_s)
-        will = None if connection.is_clean_end or gateway.is_superseded else session.will
-        delay_s = 0
-        if will is not None:
-            asked = will.properties.get(Property.WILL_DELAY_INTERVAL, 0)
-            assert isinstance(asked, int)
-            delay_s = min(asked, session.expiry_s)
-            if not delay_s:
-                gateway.wills.publish(session.client_id, session.uid, will, session.will_name)
-        commands: list[Words] = []
-        if not session.expiry_s:
-            session.is_ended = True
-        is_noting = session.storing > 0 and bool(session.awaiting_keys)
-        if not session.expiry_s and will is None and not is_noting:
-            gateway.counters.sessions_ended += 1
-            if session.has_record:
-                commands = removal(session.client_id, session.user, self._awaiting_keys(session))
-        elif session.has_record:
-            # A session that is over ends when its will is stored, and its messages with the notes of their identifiers.
-            commands = gateway.noting.changes(session, positions)
-            ends_ms = gateway.now_ms() + session.expiry_s * 1_000
-            key = key_of(session.client_id)
-            words: list[bytes | str | int] = ["HSET", key, "ends_ms", ends_ms, "expiry_s", session.expiry_s]
-            gone = ["owner"]
-            if will is not None:
-                will_ms = gateway.now_ms() + delay_s * 1_000
-                words += ["will_ms", will_ms]
-                commands.append(("ZADD", WILLS, will_ms, session.client_id))
-            elif session.will is not None:
-                gone += ["will", "will_name"]
-            if waiting := [one for one in session.retained or () if one.qos]:
-                words += ["waiting", waiting_to_text(waiting)]
-            else:
-                gone.append("waiting")
-            commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
-        session.connection = None
-        connection.session = None
-        if not gateway.is_superseded:
-            gateway.unwritten.write(session.client_id, commands)
-
-    async def end(self, record: Record) -> None:
-        """End a session that the store has: its will goes out, and all that belongs to it is removed."""
-        gateway = self._gateway
-        if record.will is not None:
-            await gateway.wills.publish_now(record.client_id, record.uid, record.will, record.will_name)
-        gateway.counters.sessions_ended += 1
-        session = Session(record, gateway.no_rights)
-        await gateway.shares.end(record)
-        commands = removal(record.client_id, record.user, self._awaiting_keys(session))
-        commands.append(("ZREM", WILLS, record.client_id))
-        _raise(await gateway.link.ask(*commands))
-
-
-def _raise(replies: list[Any]) -> None:
-    for reply in replies:
-        if isinstance(reply, Exception):
-            if str(reply).startswith("OOM"):
-                raise Refused(Reason.QUOTA_EXCEEDED, f"the store is full: {reply}")
-            raise StoreFault(str(reply))

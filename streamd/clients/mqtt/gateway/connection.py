@@ -285,12 +285,14 @@ class Connection:
         self.gateway.log_fault(self, why)
         self.close(Reason.SERVER_UNAVAILABLE if self.version < 5 else Reason.IMPLEMENTATION_SPECIFIC_ERROR)
 
-    def close(self, reason: int | None = None, text: str = "") -> None:
-        """Close the socket behind what was written; reason: for a DISCONNECT of 5.0."""
+    def close(self, reason: int | None = None, text: str = "", reference: str | None = None) -> None:
+        """Close the socket behind what was written; reason, reference: for a DISCONNECT of 5.0."""
         if self.is_closing:
             return
         if reason is not None and self.version == 5 and self.session is not None:
             properties: Properties = {Property.REASON_STRING: text[:200]} if text and self.tells_problems else {}
+            if reference is not None:
+                properties = {**properties, Property.SERVER_REFERENCE: reference}
             self.answer(p.Disconnect(reason, properties))
         self.is_closing = True
         self.flush()

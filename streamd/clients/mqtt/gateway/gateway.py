@@ -24,12 +24,16 @@ from streamd.clients.mqtt.gateway.delivering import Delivery
 from streamd.clients.mqtt.gateway.keep_alive import KeepAlive
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.noting import Noting
-from streamd.clients.mqtt.gateway.ownership import OWNER, CannotStart, Ownership
+from streamd.clients.mqtt.gateway.handing_over import HandingOver
+from streamd.clients.mqtt.gateway.leaving import Leaving
+from streamd.clients.mqtt.gateway.ownership import LEASE_S, CannotStart, Ownership
 from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.gateway.shares import Shares
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
+from streamd.clients.mqtt.gateway.takeovers import Takeovers
+from streamd.clients.mqtt.gateway.taking_up import take_up
 from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.gateway.wills import Wills
 from streamd.clients.mqtt.store.finding import Finding
@@ -37,7 +41,7 @@ from streamd.clients.mqtt.store.link import SILENT_S, Link, StoreFault, Target, 
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
-from streamd.clients.mqtt.store.records import INDEX, Shared, key_of, parse_record
+from streamd.clients.mqtt.store.records import INDEX, Shared, parse_record
 from streamd.clients.mqtt.store.releases import Releases
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail
@@ -68,6 +72,7 @@ class Settings:
     allow_anonymous: bool = False
     is_loopback: bool = True
     certificate_kinds: frozenset[str] = frozenset()  # the listeners whose certificates name the users
+    reference: str = ""  # where clients that leave another gateway find this one
 
 
 class Gateway:
@@ -87,10 +92,10 @@ class Gateway:
             settings.url, socket_timeout=SILENT_S, socket_connect_timeout=SILENT_S
         )
         self.publishing = Publishing(self.link, self.run)
-        self.finding = Finding(self.link)
+        self.finding = Finding(self.link, self.now_ms)
         self.publishing.on_stored = self.counters.acknowledging.observe
         self.unwritten = Unwritten(self)
-        self.noting = Noting(self.link, self.unwritten)
+        self.noting = Noting(self.link, self.unwritten, self._fenced)
         self.releases = Releases(self.link)
         self.retained = Retained(self)
         self.wills = Wills(self)
@@ -110,6 +115,9 @@ class Gateway:
         self.receiving = Receiving(self, settings.content_rules)
         self.subscribing = Subscribing(self)
         self.connecting = Connecting(self)
+        self.leaving_clients = Leaving(self)
+        self.handing_over = HandingOver(self, target)
+        self.takeovers = Takeovers(self.warn)
         self.logs: Logs
         self.clients: dict[str, Session] = {}
         self.leaving: dict[str, Session] = {}
@@ -120,13 +128,16 @@ class Gateway:
         self._touched: list[Connection] = []
         self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
-        self._ownership = Ownership(self.link, self.run, self.now_ms)
+        self.ownership = Ownership(self.link, self.run)
+        self.ownership.name = settings.reference
+        self._owners = 0
         self._clock_ahead_ms = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._chores: list[asyncio.Task[None]] = []
         self._logged = (0, 0)
         self._is_stopping = False
-        self.is_superseded = False  # another gateway has taken the store: the sessions are its
+        self.is_draining = False
+        self.told_to_end = asyncio.Event()
         self.on_chores: list[Callable[[], None]] = []  # of other parts, once a second
 
     # Start and end.
@@ -136,7 +147,7 @@ class Gateway:
 
         Raises: CannotStart.
         """
-        for link in (self.link, self.history, self._waiting_link, self.shares.link):
+        for link in (self.link, self.history, self._waiting_link, self.shares.link, self.handing_over.link):
             link.start()
         await self._until_up()
         try:
@@ -145,7 +156,7 @@ class Gateway:
             if not abilities.idmp:
                 raise CannotStart("the store has no XADD with IDMP: it takes streamd, or Redis 8.6 and later")
             self.has_search = abilities.xfilter
-            await self._ownership.take()
+            await self.ownership.begin()
             # Each of what is due has a task of its own: the lease must not run out while something else is slow.
             self._begin_chore(_CHORES_S, self._keep_ownership)
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
@@ -155,20 +166,21 @@ class Gateway:
                     self.history, tailed, self.has_search, self.delivery.caught_up, self.warn
                 )
                 await self.retained.load(tailed)
-            await self._ownership.take_up_sessions()
             await self.shares.start()
+            await take_up(self)
         except (redis.RedisError, StoreFault, ValueError, OSError) as error:
             self._end_chores()
             raise CannotStart(str(error))
         self.tail.start()
         for seconds, chore in (
             (_CHORES_S, self._do_chores),
-            (_CHORES_S, self.wills.publish_due),
+            (_CHORES_S, self._publish_wills),
             (_CHECKPOINT_S, self._checkpoint),
             (_CLOCK_S, self._set_clock),
             (_RETAIN_S, self._retain),
         ):
             self._begin_chore(seconds, chore)
+        self._chores.append(self.loop.create_task(self.handing_over.run()))
         self._tick()
 
     async def _until_up(self) -> None:
@@ -185,10 +197,12 @@ class Gateway:
         raise CannotStart(f"{without_password(self.settings.url)}: {fault}; {advice}")
 
     async def stop(self) -> None:
-        """End orderly: clients are told, and all sessions are written."""
-        self._is_stopping = True
+        """End orderly: clients are told, also where else to go, and all sessions are written."""
+        self._is_stopping = self.is_draining = True
         for connection in list(self.connections):
-            connection.close(Reason.SERVER_SHUTTING_DOWN)
+            reference = self.ownership.reference()
+            reason = Reason.SERVER_SHUTTING_DOWN if reference is None else Reason.USE_ANOTHER_SERVER
+            connection.close(reason, reference=reference)
         for _ in range(200):
             if not self.connections and not self.publishing.backlog:
                 break
@@ -200,15 +214,14 @@ class Gateway:
         await self.shares.close()
         if self.link.is_up and hasattr(self, "logs"):
             try:
-                commands = self.retained.checkpoint()
-                if not self.is_superseded and await asyncio.wait_for(self._ownership.keep(), 5):
-                    commands.append(("DEL", OWNER))
-                await asyncio.wait_for(self.link.ask(*commands), 5)
+                if commands := self.retained.checkpoint():
+                    await asyncio.wait_for(self.link.ask(*commands), 5)
+                await asyncio.wait_for(self.ownership.end(), 5)
             except (TimeoutError, StoreFault):
                 pass
         for task in list(self._tasks):
             task.cancel()
-        for link in (self.link, self.history, self._waiting_link):
+        for link in (self.link, self.history, self._waiting_link, self.handing_over.link):
             await link.close()
         await self.client.aclose()
         self.access.close()
@@ -218,6 +231,15 @@ class Gateway:
     def now_ms(self) -> int:
         """Return the store's time in Unix milliseconds."""
         return int(time.time() * 1_000) + self._clock_ahead_ms
+
+    def store_ms(self, time_s: float) -> int:
+        """Return a time of this machine as the store's, in Unix milliseconds."""
+        return int(time_s * 1_000) + self._clock_ahead_ms
+
+    def owner_name(self) -> str:
+        """Return a name for an owner of a session: this gateway, for one connection."""
+        self._owners += 1
+        return f"{self.run}.{self._owners}"
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run something beside the rest."""
@@ -335,7 +357,7 @@ class Gateway:
     def closing(self, connection: Connection) -> None:
         """Note that a connection is being closed: its session goes on without it."""
         if connection.session is not None:
-            self.connecting.left(connection, connection.session)
+            self.leaving_clients.left(connection, connection.session)
 
     def disconnected(self, connection: Connection) -> None:
         """Note that a socket is closed."""
@@ -371,6 +393,8 @@ class Gateway:
     def _tick(self) -> None:
         """Do what is due also while the store is away."""
         if not self._is_stopping:
+            if self.connections and not self.ownership.is_valid and self.link.is_up:
+                self._let_go()
             self.loop.call_later(_TICK_S, self._tick)
             self.keep_alive.check()
             self.relieve()
@@ -395,6 +419,9 @@ class Gateway:
         for one in self.on_chores:
             one()
         self.retained.drop_expired()
+        if not self.ownership.is_keeper:
+            await self._try(self.unwritten.write_all())
+            return
         # Before what a full store refuses: it makes room.
         await self._try(self._end_sessions())
         await self._try(self.unwritten.write_all())
@@ -402,7 +429,13 @@ class Gateway:
     async def _checkpoint(self) -> None:
         self.tell_store(self.retained.checkpoint())
 
+    async def _publish_wills(self) -> None:
+        if self.ownership.is_keeper:
+            await self.wills.publish_due()
+
     async def _retain(self) -> None:
+        if not self.ownership.is_keeper:
+            return
         for log in self.logs.all:
             await self._try(log.retain())
 
@@ -416,11 +449,13 @@ class Gateway:
             self.warn(f"internal error: {type(error).__name__}: {error}")
 
     async def _keep_ownership(self) -> None:
-        if not await self._ownership.keep():
+        if not await self.ownership.keep():
             self._let_go()
-        elif self.is_superseded:  # the other has ended
-            await self._ownership.take_up_sessions()
-            self.is_superseded = False
+        if self.ownership.is_keeper:
+            await self.retained.keep()
+            await take_up(self)
+        else:
+            self.retained.let_go()
 
     def relieve(self) -> None:
         """Read from publishers again, if nothing speaks against it."""
@@ -430,11 +465,21 @@ class Gateway:
                     connection.start_reading()
 
     def _let_go(self) -> None:
-        if not self.is_superseded:
-            self.warn("another gateway has taken this store; this one lets its clients go")
-        self.is_superseded = True
+        """Let all clients go, after a time in which other gateways could take their sessions."""
+        self.warn(f"this gateway gave no sign for {LEASE_S} seconds; it lets its clients go")
         for connection in list(self.connections):
-            connection.close(Reason.SERVER_SHUTTING_DOWN)
+            connection.close(Reason.SERVER_BUSY)
+
+    def _fenced(self, session: Session) -> None:
+        """Let go of a session that another gateway has taken; what was written meanwhile lies beside it."""
+        if session.is_fenced:
+            return
+        session.is_fenced = True
+        self.tell_store([("UNLINK", session.key)])
+        if session.connection is not None:
+            self.takeovers.note(session.client_id)
+            self.counters.takeovers += 1
+            session.connection.close(Reason.SESSION_TAKEN_OVER)
 
     async def _end_sessions(self) -> None:
         (ended,) = await self.link.demand(("ZRANGEBYSCORE", INDEX, "-inf", self.now_ms(), "LIMIT", 0, _ENDED_AT_ONCE))
@@ -446,13 +491,11 @@ class Gateway:
     async def _end_session(self, client_id: str) -> None:
         if client_id in self.clients or client_id in self.leaving:
             return
-        (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
-        record = parse_record(client_id, reply)
+        record = parse_record(client_id, await self.finding.find(client_id))
         if record is None:
             self.tell_store([("ZREM", INDEX, client_id)])
-        elif record.has_ended(self.now_ms()):
+        elif record.has_ended(self.now_ms()) and not record.is_lost and await self.leaving_clients.end(record):
             self.counters.sessions_expired += 1
-            await self.connecting.end(record)
 
     async def _set_clock(self) -> None:
         (reply,) = await self.link.demand(("TIME",))

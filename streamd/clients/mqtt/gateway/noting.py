@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.store.link import Link, Words, encode
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import flying_text, key_of
+from streamd.clients.mqtt.store.records import flying_text
 
 # A record of QoS 1 is at most so old: after a kill a client gets what it got in this time again.
 _LATER_S: Final = 1.0
@@ -20,9 +20,13 @@ Noted = dict[int, tuple[int, State]]
 
 
 class Noting:
-    """The sessions whose records have to be written."""
+    """The sessions whose records have to be written.
 
-    def __init__(self, link: Link, unwritten: Unwritten) -> None:
+    on_fenced: gets a session that another gateway has taken, which the look behind each request shows.
+    """
+
+    def __init__(self, link: Link, unwritten: Unwritten, on_fenced: Callable[[Session], None]) -> None:
+        self._on_fenced = on_fenced
         self._link, self._unwritten = link, unwritten
         self._loop = asyncio.get_running_loop()
         self._dirty: dict[Session, None] = {}
@@ -57,9 +61,7 @@ class Noting:
             count = len(session.held) - sum(session.flushing)
             session.flushing.append(count)
             before = session.noted
-            commands = self.changes(session)
-            if not commands:
-                commands = [("EXISTS", key_of(session.client_id))]
+            commands = [*self.changes(session), session.look]
             packed = b"".join(encode(one) for one in commands)
             done = partial(self._written, session, session.connection, commands, before)
             self._link.send(packed, len(commands), done)
@@ -67,6 +69,8 @@ class Noting:
     def _written(
         self, session: Session, connection: object, commands: list[Words], before: Noted | None, replies: list[Any]
     ) -> None:
+        if self.is_lost(session, replies[-1]):
+            return
         is_refused = any(isinstance(one, Exception) for one in replies)
         if is_refused:
             self.refused(session, connection, commands, before)
@@ -76,7 +80,8 @@ class Noting:
         assert session.connection is not None
         if is_refused:
             # The store refuses to write: what is not noted must not leave. The client comes again later.
-            session.connection.abandon(f"the store did not write the session: {replies[0]}")
+            fault = next(one for one in replies if isinstance(one, Exception))
+            session.connection.abandon(f"the store did not write the session: {fault}")
             return
         out, session.held = session.held[:count], session.held[count:]
         for packet in out:
@@ -97,6 +102,9 @@ class Noting:
                 continue
             before = session.noted
             commands = self.changes(session)
+            if not commands:
+                continue
+            commands.append(session.look)
             packed += [encode(one) for one in commands]
             parts.append((session, session.connection, commands, before))
             count += len(commands)
@@ -106,11 +114,11 @@ class Noting:
     def _written_later(
         self, parts: Sequence[tuple[Session, object, list[Words], Noted | None]], replies: list[Any]
     ) -> None:
-        if not any(isinstance(one, Exception) for one in replies):
-            return
         at = 0
         for session, connection, commands, before in parts:
-            if any(isinstance(one, Exception) for one in replies[at : at + len(commands)]):
+            if self.is_lost(session, replies[at + len(commands) - 1]):
+                pass
+            elif any(isinstance(one, Exception) for one in replies[at : at + len(commands)]):
                 self.refused(session, connection, commands, before)
                 if session.connection is connection and not session.is_dirty:
                     self.note(session)
@@ -121,11 +129,23 @@ class Noting:
         if session.is_ended:
             return
         if session.connection is not connection:  # what its end has changed builds on these
-            self._unwritten.keep(session.client_id, commands)
+            if session.pointer is not None:
+                self._unwritten.keep(session.client_id, session.pointer, [one for one in commands if one != session.look])
             return
         found = {**(before or {}), **(session.noted or {})}
         session.noted = {packet_id: (_UNKNOWN, state) for packet_id, (_, state) in found.items()} or None
         session.noted_positions = None
+
+    def is_lost(self, session: Session, whose: Any) -> bool:
+        """Return whether another gateway has taken a session; whose: the answer to its `look`."""
+        if session.is_fenced or (
+            session.pointer is not None and whose != session.mine and not isinstance(whose, Exception)
+        ):
+            if session.connection is None and not session.is_fenced:
+                return False  # its client has left, and it rests
+            self._on_fenced(session)
+            return True
+        return False
 
     def changes(self, session: Session, positions: dict[str, Position] | None = None) -> list[Words]:
         """Return the commands that bring a record up to date: positions and messages in flight.
@@ -136,7 +156,7 @@ class Noting:
         outgoing = session.outgoing
         if outgoing is None or not session.is_recorded:
             return []
-        key = key_of(session.client_id)
+        key = session.key
         words: list[bytes | str | int] = ["HSET", key, "last", outgoing.last_packet_id]
         if positions is None:
             positions = self.position_of(session)

@@ -1,84 +1,206 @@
-"""Makes a gateway the only one of its store, and takes up the sessions of one that was killed."""
+"""The gateways of a store: each has a lease, all see the others, and one of them does what is due for all.
+
+mqtt:gateways        set: the runs of the gateways
+mqtt:gateway:<run>   string with a time to live, the lease of a gateway: who it is, in JSON
+mqtt:keeper          string with a time to live: the run that ends sessions, publishes wills that are due, removes what
+                     is older than the retention, and writes the retained messages
+mqtt:gateway         string with a time to live: a gateway of the first version refuses to start while it is there
+"""
+
+from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
-from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from streamd.clients.mqtt.store.link import Link, Words
-from streamd.clients.mqtt.store.records import INDEX, WILLS, key_of, parse_record
 
-OWNER: Final = "mqtt:gateway"
-_LEASE_S: Final = 5
+GATEWAYS: Final = "mqtt:gateways"
+_KEEPER: Final = "mqtt:keeper"
+_FIRST_VERSION: Final = "mqtt:gateway"
+_SEVERAL: Final = "several"
+LEASE_S: Final = 5
 
 
 class CannotStart(Exception):
     """The store cannot be used for a gateway; the text says what to do."""
 
 
+def lease_key(run: str) -> str:
+    """Return the key of a gateway's lease."""
+    return f"mqtt:gateway:{run}"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A gateway. name: where its clients connect, for people and for a Server Reference; started: of its process."""
+
+    run: str
+    name: str
+    host: str
+    process: int
+    started: str
+
+    @classmethod
+    def from_text(cls, text: bytes) -> Peer:
+        """Return the gateway that a lease names. Raises: ValueError."""
+        said = json.loads(text)
+        if not isinstance(said, dict):
+            raise ValueError("a lease is an object")
+        return cls(
+            str(said.get("run", "")),
+            str(said.get("name", "")),
+            str(said.get("host", "")),
+            int(said.get("process", 0)),
+            str(said.get("started", "")),
+        )
+
+    @property
+    def is_known_dead(self) -> bool:
+        """Whether it ran on this machine, and its process has ended: then nobody has to wait for its lease."""
+        return self.host == _host() and (not _is_running(self.process) or _started(self.process) != self.started)
+
+
 class Ownership:
-    """The lease of a store: a key that names the run, the host and the process of its gateway."""
+    """The lease of this gateway, and what it knows of the others.
 
-    def __init__(self, link: Link, run: str, now_ms: Callable[[], int]) -> None:
-        self._link, self._run, self._now_ms = link, run, now_ms
-        self._mine = f"{run} {socket.gethostname()} {os.getpid()}"
+    peers: the others that live, by run. dead: runs whose lease is over, and whose sessions are to be taken up.
+    """
 
-    async def take(self) -> None:
-        """Be the only gateway of the store: wait until the lease of one that was killed is over."""
-        for _ in range(_LEASE_S * 10 + 20):
-            taken, other = await self._link.demand(
-                ("SET", OWNER, self._mine, "NX", "PX", _LEASE_S * 1_000), ("GET", OWNER)
-            )
-            if taken is not None or other == self._mine.encode():
-                return
-            _, host, process = other.decode().rsplit(" ", 2) if other else ("", "", "0")
-            if host == socket.gethostname() and not _is_running(int(process)):
-                # Another that starts at the same time may have taken it meanwhile.
-                (taken,) = await self._link.demand(("SET", OWNER, self._mine, "IFEQ", other, "PX", _LEASE_S * 1_000))
-                if taken is not None:
-                    return
-                continue
+    def __init__(self, link: Link, run: str) -> None:
+        self._link, self.run = link, run
+        self._loop = asyncio.get_running_loop()
+        self.name = ""
+        self.peers: dict[str, Peer] = {}
+        self.dead: list[str] = []
+        self._until_s = self._keeper_until_s = 0.0
+        self._turn = 0
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the lease is surely not over: a process that was stopped for long has lost its sessions."""
+        return self._loop.time() < self._until_s
+
+    @property
+    def is_keeper(self) -> bool:
+        """Whether this gateway does what is due for all."""
+        return self._loop.time() < self._keeper_until_s
+
+    def reference(self) -> str | None:
+        """Return where a client may go instead, each time to the next gateway; None without one."""
+        names = sorted(one.name for one in self.peers.values() if one.name)
+        if not names:
+            return None
+        self._turn += 1
+        return names[self._turn % len(names)]
+
+    async def begin(self) -> None:
+        """Take a lease. Raises: CannotStart, while a gateway of the first version uses the store."""
+        for _ in range(LEASE_S * 10 + 20):
+            (first,) = await self._link.demand(("GET", _FIRST_VERSION))
+            if first is None or first.startswith(_SEVERAL.encode()) or _is_over(first):
+                break
             await asyncio.sleep(0.1)
-        raise CannotStart(f"another gateway uses this store: process {process} on {host}; stop it first")
+        else:
+            raise CannotStart("a gateway of an earlier version uses this store; stop it first")
+        await self._renew()
+        await self.look()
+
+    async def _renew(self) -> bool:
+        """Extend the lease; return whether it was not over."""
+        now_s = self._loop.time()
+        me = Peer(self.run, self.name, _host(), os.getpid(), _started(os.getpid()))
+        several = f"{_SEVERAL} {socket.gethostname()} {os.getpid()}"
+        before, *_ = await self._link.demand(
+            ("GET", lease_key(self.run)),
+            ("SET", lease_key(self.run), json.dumps(asdict(me), ensure_ascii=False), "PX", LEASE_S * 1_000),
+            ("SADD", GATEWAYS, self.run),
+            ("SET", _FIRST_VERSION, several, "PX", LEASE_S * 1_000),
+        )
+        self._until_s = now_s + LEASE_S
+        return before is not None
+
+    async def look(self) -> None:
+        """See who else is there, and whether this gateway is to do what is due for all."""
+        now_s = self._loop.time()
+        (members,) = await self._link.demand(("SMEMBERS", GATEWAYS))
+        runs = sorted(one.decode() for one in members if one.decode() != self.run)
+        leases = (await self._link.demand(("MGET", *map(lease_key, runs))))[0] if runs else []
+        peers, dead = {}, []
+        for run, lease in zip(runs, leases, strict=True):
+            try:
+                peer = None if lease is None else Peer.from_text(lease)
+            except ValueError:
+                peer = None
+            if peer is None or peer.is_known_dead:
+                dead.append(run)
+            else:
+                peers[run] = peer
+        self.peers, self.dead = peers, dead
+        for run in dead:
+            await self._link.demand(("DELEX", _KEEPER, "IFEQ", run), ("DEL", lease_key(run)))
+        *_, keeper = await self._link.demand(
+            ("SET", _KEEPER, self.run, "NX", "PX", LEASE_S * 1_000), ("GET", _KEEPER)
+        )
+        if keeper == self.run.encode():
+            await self._link.demand(("PEXPIRE", _KEEPER, LEASE_S * 1_000))
+            self._keeper_until_s = now_s + LEASE_S
+        else:
+            self._keeper_until_s = 0.0
 
     async def keep(self) -> bool:
-        """Extend the lease; return False if another gateway has it."""
-        _, owner = await self._link.demand(("SET", OWNER, self._mine, "NX", "PX", _LEASE_S * 1_000), ("GET", OWNER))
-        if owner != self._mine.encode():
-            return False
-        await self._link.demand(("PEXPIRE", OWNER, _LEASE_S * 1_000))
-        return True
+        """Extend the lease; return False if it was over: others may have taken the sessions."""
+        was_valid = await self._renew()
+        await self.look()
+        return was_valid
 
-    async def take_up_sessions(self) -> None:
-        """Let the connections of a gateway that was killed end: sessions run out from now on, wills are due."""
-        (names,) = await self._link.demand(("ZRANGEBYSCORE", INDEX, "+inf", "+inf"))
-        now_ms = self._now_ms()
-        for at in range(0, len(names), 1_000):
-            some = [one.decode() for one in names[at : at + 1_000]]
-            replies = await self._link.demand(*[("HMGET", key_of(one), "owner", "expiry_s", "will") for one in some])
-            commands: list[Words] = []
-            for client_id, (owner, expiry_s, will) in zip(some, replies, strict=True):
-                if expiry_s is None:  # it was never written
-                    commands.append(("ZREM", INDEX, client_id))
-                    continue
-                if owner is None:
-                    continue
-                ends_ms = now_ms + int(expiry_s) * 1_000
-                words: list[bytes | str | int] = ["HSET", key_of(client_id), "ends_ms", ends_ms]
-                if will is not None:
-                    (reply,) = await self._link.demand(("HGETALL", key_of(client_id)))
-                    record = parse_record(client_id, reply)
-                    assert record is not None
-                    assert record.will is not None
-                    delay = record.will.properties.get(0x18, 0)
-                    assert isinstance(delay, int)
-                    will_ms = now_ms + min(delay, record.expiry_s) * 1_000
-                    words += ["will_ms", will_ms]
-                    commands.append(("ZADD", WILLS, will_ms, client_id))
-                commands += [words, ("ZADD", INDEX, ends_ms, client_id)]
-            if commands:
-                await self._link.demand(*commands)
+    async def is_alive(self, run: str) -> bool:
+        """Return whether another gateway lives."""
+        (lease,) = await self._link.demand(("GET", lease_key(run)))
+        return lease is not None and not Peer.from_text(lease).is_known_dead
+
+    async def forget(self, run: str) -> None:
+        """Note that the sessions of a dead gateway are taken up."""
+        await self._link.demand(("SREM", GATEWAYS, run), ("DEL", told_key(run)))
+
+    async def end(self) -> None:
+        """Give the lease back."""
+        commands: list[Words] = [("DEL", lease_key(self.run)), ("SREM", GATEWAYS, self.run), ("DEL", told_key(self.run))]
+        commands.append(("DELEX", _KEEPER, "IFEQ", self.run))
+        if not self.peers:
+            commands.append(("DEL", _FIRST_VERSION))
+        await self._link.ask(*commands)
+
+
+def told_key(run: str) -> str:
+    """Return the key of the list of what others tell a gateway."""
+    return f"mqtt:told:{run}"
+
+
+def _is_over(first: bytes) -> bool:
+    """Return whether a gateway of the first version ran on this machine, and has ended."""
+    _, host, process = first.decode("utf-8", "replace").rsplit(" ", 2) if first.count(b" ") > 1 else ("", "", "0")
+    return host == socket.gethostname() and process.isdigit() and not _is_running(int(process))
+
+
+def _host() -> str:
+    """Return a name of this machine, or container: processes have numbers of their own there."""
+    try:
+        return f"{socket.gethostname()} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _started(process: int) -> str:
+    """Return when a process began, as the system counts it; empty where that cannot be known."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
 
 
 def _is_running(process: int) -> bool:

@@ -7,7 +7,7 @@ So a topic's last retained message outlives the log's retention. A start folds w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
@@ -32,13 +32,17 @@ _DROPPED_AT_ONCE: Final = 1_000
 
 
 class Retained:
-    """The retained messages of all logs."""
+    """The retained messages of all logs.
+
+    One gateway of a store writes the checkpoint; is_noting, is_keeping: this one notes changes, and writes them.
+    """
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._tree: RetainedTree[Stored] = RetainedTree()
         self._changed: dict[str, dict[bytes, Stored | None]] = {}
         self._written: dict[str, Position] = {}
+        self._is_noting = self._is_keeping = False
         self._shown: set[bytes] = set()
         self._shows = 0
         self._expiries = Expiries()
@@ -98,7 +102,10 @@ class Retained:
         self._tree.put(entry.topic, entry)
 
     def fold(self, tailed: TailedLog, entry: Stored) -> None:
-        """Take a message with the retain flag."""
+        """Take a message with the retain flag, unless a newer one of another shard came first."""
+        known = self._tree.get(entry.topic)
+        if known is not None and known.log and (known.generation, known.entry_id) > (entry.generation, entry.entry_id):
+            return
         if entry.payload:
             self._put(entry)
         else:
@@ -106,14 +113,19 @@ class Retained:
         self._note(tailed.log.name, entry.topic, entry if entry.payload else None)
 
     def _note(self, name: str, topic: bytes, entry: Stored | None) -> None:
-        """Write a change to the checkpoint of a log, with others of this turn."""
+        """Write a change to the checkpoint of a log, with others of this turn, if no other gateway does that."""
+        if not self._is_noting:
+            return
         changed = self._changed.get(name)
         if changed is None:
             changed = self._changed[name] = {}
-            self._gateway.loop.call_soon(self._write, name)
+            if self._is_keeping:
+                self._gateway.loop.call_soon(self._write, name)
         changed[topic] = entry
 
     def _write(self, name: str) -> None:
+        if not self._is_keeping or not self._gateway.ownership.is_keeper:
+            return
         for tailed in self._gateway.tail.logs:
             if tailed.log.name == name:
                 self._gateway.tell_store(self._commands(tailed))
@@ -137,9 +149,33 @@ class Retained:
         self._written[name] = tailed.position
         return commands
 
+    async def keep(self) -> None:
+        """Write the checkpoint from now on, and what the gateway that did it before had not written."""
+        if self._is_keeping:
+            return
+        self._is_noting = True
+
+        def note(name: str, entry: Stored) -> None:
+            self._changed.setdefault(name, {})[entry.topic] = self._tree.get(entry.topic)
+
+        for tailed in self._gateway.tail.logs:
+            (text,) = await self._gateway.history.demand(("HGET", _key(tailed.log.name), ""))
+            await self._read_from(tailed, None if text is None else Position.from_text(text.decode()), note)
+        self._is_keeping = True
+        for tailed in self._gateway.tail.logs:
+            self._write(tailed.log.name)
+
+    def let_go(self) -> None:
+        """Leave the checkpoint to another gateway."""
+        if self._is_noting:
+            self._is_noting = self._is_keeping = False
+            self._changed.clear()
+
     def checkpoint(self) -> list[Words]:
         """Return the commands that move the positions on, so that a start has less to fold."""
         commands: list[Words] = []
+        if not self._is_keeping or not self._gateway.ownership.is_keeper:
+            return commands
         for tailed in self._gateway.tail.logs:
             if self._written.get(tailed.log.name) != tailed.position:
                 commands += self._commands(tailed)
@@ -165,11 +201,18 @@ class Retained:
                     position = Position.from_text(value.decode())
             if cursor == b"0":
                 break
-        count = await self._fold_from(tailed, position)
-        self._gateway.tell_store(self._commands(tailed))
+        count = await self._read_from(tailed, position, self._fold_old)
+        if self._gateway.ownership.is_keeper:
+            self._is_noting = self._is_keeping = True
+            self._gateway.tell_store(self._commands(tailed))
+        else:
+            self._changed.pop(name, None)
         return count
 
-    async def _fold_from(self, tailed: TailedLog, position: Position | None) -> int:
+    async def _read_from(
+        self, tailed: TailedLog, position: Position | None, take: Callable[[str, Stored], None]
+    ) -> int:
+        """Hand on the retained messages between a position and the tail's; return the number of entries."""
         log, count = tailed.log, 0
         asked = AskedCount(_PAGE, _PAGE_BYTES)
         for generation in log.handle.meta.generations:
@@ -190,7 +233,7 @@ class Retained:
                         count += 1
                         entry = parse_stored(log.name, generation.number, shard, entry_id, fields)
                         if entry is not None and entry.is_retained:
-                            self._fold_old(log.name, entry)
+                            take(log.name, entry)
                     if len(entries) < page or parse_id(entries[-1][0]) >= target:
                         break
                     start = entries[-1][0].decode()

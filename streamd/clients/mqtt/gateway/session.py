@@ -11,7 +11,7 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing, State
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Flying, Record, Subscribed, Waiting
+from streamd.clients.mqtt.store.records import Flying, Pointer, Record, Subscribed, Waiting, data_key, pointer_key
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import TailedLog
 
@@ -91,7 +91,8 @@ class Session:
     """A session whose client is connected, or has just left.
 
     is_recorded: its changes are written to its record in the store, as it outlives its connection; has_record: there
-    is a record, if only for the will. cursors: the logs in which it is behind the tail. noted: the messages in
+    is a record, if only for the will. pointer: where that is, while this gateway owns it. is_fenced: another gateway
+    has taken it. cursors: the logs in which it is behind the tail. noted: the messages in
     flight that the record has. held: packets that leave when the record is written; flushing: how many of them wait for
     each request that is under way. storing: messages of the client that are on their way to the store.
     """
@@ -111,12 +112,14 @@ class Session:
         "incoming",
         "is_dirty",
         "is_ended",
+        "is_fenced",
         "is_recorded",
         "looked_up",
         "noted",
         "noted_positions",
         "numbers",
         "outgoing",
+        "pointer",
         "resending",
         "retained",
         "rights",
@@ -149,7 +152,8 @@ class Session:
         self.noted_positions: dict[str, Position] | None = None
         self.is_recorded = self.has_record = False
         self.is_dirty = False
-        self.is_ended = False
+        self.is_ended = self.is_fenced = False
+        self.pointer: Pointer | None = None
         self.held: list[bytes] | None = None
         self.flushing: deque[int] | None = None
         self.storing = 0
@@ -161,3 +165,20 @@ class Session:
         self.will_name = record.will_name
         self.shares: dict[str, Membership] | None = None  # by the name of the shared subscription
         self.gap: str | None = None  # the log in which messages were removed before the session got them
+
+    @property
+    def key(self) -> str:
+        """The key of its hash."""
+        assert self.pointer is not None
+        return data_key(self.client_id, self.pointer.epoch)
+
+    @property
+    def look(self) -> tuple[str, str]:
+        """The command that asks whose it is: what is written is its own if this comes behind, and answers `mine`."""
+        return ("GET", pointer_key(self.client_id))
+
+    @property
+    def mine(self) -> bytes:
+        """The answer to `look` while this gateway owns it."""
+        assert self.pointer is not None
+        return self.pointer.to_text().encode()

@@ -27,7 +27,7 @@ from streamd.clients.mqtt.store import share_records
 from streamd.clients.mqtt.store.link import Link, StoreFault, Words, encode
 from streamd.clients.mqtt.store.link import Target as StoreTarget
 from streamd.clients.mqtt.store.positions import Place
-from streamd.clients.mqtt.store.records import Record, Shared, key_of, parse_record
+from streamd.clients.mqtt.store.records import Record, Shared, parse_record
 from streamd.clients.mqtt.store.share_records import consumer_name, share_name
 from streamd.clients.topics import layout, shares
 from streamd.clients.topics.drivers import run_async
@@ -82,14 +82,16 @@ class Shares:
                     await self._check_member(text, field[2:].decode(), client.decode())
 
     async def _check_member(self, text: str, uid: str, client_id: str) -> None:
-        (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
-        record = parse_record(client_id, reply)
+        record = parse_record(client_id, await self.gateway.finding.find(client_id))
+        if record is not None and record.pointer.run in self.gateway.ownership.peers:
+            return  # it is at work
         if record is None or record.uid != uid or text not in record.subscriptions:
             await self._end_member(text, uid, client_id)
-            return
-        name = share_name(text)
+
+    async def finish(self, record: Record) -> None:
+        """Let the groups forget what a session has as its own, when its gateway has ended amid saying so."""
         for sent in record.in_flight:
-            if sent.state == State.PUBLISHED_2 and isinstance(sent.place, Shared) and sent.place.share == name:
+            if sent.state == State.PUBLISHED_2 and isinstance(sent.place, Shared):
                 self.acknowledge(sent.place)
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.session import furthest
 from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Subscribed, Waiting, key_of
+from streamd.clients.mqtt.store.records import Subscribed, Waiting
 from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
 
 if TYPE_CHECKING:
@@ -127,10 +127,12 @@ class Subscribing:
             if one_subscribed.since or id(one_subscribed) in new:
                 words += [f"s {text}", one_subscribed.to_text()]
         # Together with the position: a subscription never counts for what was sent before it.
-        first, *others = changes or [("HSET", key_of(session.client_id))]
-        commands: list[Words] = [[*first, *words], *others]
+        first, *others = changes or [("HSET", session.key)]
+        commands: list[Words] = [[*first, *words], *others, session.look]
 
         def written(replies: list[Any]) -> None:
+            if gateway.noting.is_lost(session, replies[-1]):
+                return
             if any(isinstance(one, Exception) for one in replies):
                 gateway.noting.refused(session, connection, changes, noted)
             refusal = replies[0] if isinstance(replies[0], Exception) else None
@@ -269,8 +271,8 @@ class Subscribing:
                 gone[text] = None
         done = partial(self._unsubscribed, connection, session, packet.packet_id, tuple(reasons), list(gone))
         if session.has_record and gone:
-            words = ("HDEL", key_of(session.client_id), *(f"s {one}" for one in gone))
-            self._gateway.link.send(encode(words), 1, done)
+            words = ("HDEL", session.key, *(f"s {one}" for one in gone))
+            self._gateway.link.send(encode(words) + encode(session.look), 2, done)
         else:
             done([])
 
@@ -283,6 +285,8 @@ class Subscribing:
         gone: list[str],
         replies: list[Any],
     ) -> None:
+        if replies and self._gateway.noting.is_lost(session, replies[-1]):
+            return
         refusal = replies[0] if replies and isinstance(replies[0], Exception) else None
         if refusal is None:
             for text in gone:
@@ -315,7 +319,7 @@ class Subscribing:
             assert session.connection is not None
             self._gateway.log_refusal(session.connection, text.encode(), "the subscription is no longer allowed")
         if gone and session.has_record:
-            self._gateway.tell_store([("HDEL", key_of(session.client_id), *(f"s {one}" for one in gone))])
+            self._gateway.tell_store([("HDEL", session.key, *(f"s {one}" for one in gone))])
 
     async def _positions(self, start: str) -> dict[str, Position]:
         """Return the position of a start in each log. Raises: ValueError."""

@@ -6,11 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.store.link import Words, encode
+from streamd.clients.mqtt.store.records import Pointer, data_key, pointer_key
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
 
 _AT_ONCE: Final = 100
+_REMOVING: Final = ("UNLINK", "SREM", "ZREM", "DELEX")
 
 
 class Unwritten:
@@ -18,24 +20,25 @@ class Unwritten:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._refused: dict[str, list[Words]] = {}
+        self._refused: dict[str, tuple[Pointer, list[Words]]] = {}
 
-    def write(self, client_id: str, commands: list[Words]) -> None:
-        """Send commands that may be executed twice; nobody waits for them."""
+    def write(self, client_id: str, pointer: Pointer, commands: list[Words]) -> None:
+        """Send commands that may be executed twice, of the session's owner; nobody waits for them."""
         if commands:
             packed = b"".join(encode(one) for one in commands)
-            self._gateway.link.send(packed, len(commands), partial(self._written, client_id, commands))
+            self._gateway.link.send(packed, len(commands), partial(self._written, client_id, pointer, commands))
 
-    def _written(self, client_id: str, commands: list[Words], replies: list[Any]) -> None:
+    def _written(self, client_id: str, pointer: Pointer, commands: list[Words], replies: list[Any]) -> None:
         faults = [one for one in replies if isinstance(one, Exception)]
         if faults:
             self._gateway.warn(f"the store refused to write the session of client {client_id[:100]!r}: {faults[0]}")
         if faults or client_id in self._refused:  # those that came before come first again, too
-            self.keep(client_id, commands)
+            self.keep(client_id, pointer, commands)
 
-    def keep(self, client_id: str, commands: list[Words]) -> None:
+    def keep(self, client_id: str, pointer: Pointer, commands: list[Words]) -> None:
         """Take commands that the store has refused, behind those that are here."""
-        self._refused[client_id] = self._refused.get(client_id, []) + commands
+        before = self._refused.get(client_id)
+        self._refused[client_id] = pointer, ([] if before is None else before[1]) + commands
 
     def __contains__(self, client_id: str) -> bool:
         """Return whether the store has refused something for a client."""
@@ -43,7 +46,17 @@ class Unwritten:
 
     async def write_again(self, client_id: str) -> list[Any]:
         """Write what was refused for a client; return the replies, errors among them as values."""
-        replies = await self._gateway.link.ask(*self._refused[client_id])
+        pointer, commands = self._refused[client_id]
+        key, mine, rest = pointer_key(client_id), pointer.to_text(), Pointer(pointer.epoch, None).to_text()
+        # It may have come to rest although not all was written: then it is owned again.
+        _, found = await self._gateway.link.demand(("SET", key, mine, "IFEQ", rest), ("GET", key))
+        if found is None:  # there is no session: what is left of it is removed
+            commands = [one for one in commands if isinstance(one, (list, tuple)) and one[0] in _REMOVING]
+        elif found != mine.encode():  # another gateway has taken it
+            if Pointer.from_text(found).epoch != pointer.epoch:
+                self._gateway.tell_store([("UNLINK", data_key(client_id, pointer.epoch))])
+            commands = []
+        replies = await self._gateway.link.ask(*commands) if commands else []
         if not any(isinstance(one, Exception) for one in replies):
             del self._refused[client_id]
         return replies

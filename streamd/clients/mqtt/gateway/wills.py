@@ -9,7 +9,7 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.store.link import StoreFault
 from streamd.clients.mqtt.store.publishing import Publication
-from streamd.clients.mqtt.store.records import WILLS, key_of, parse_record
+from streamd.clients.mqtt.store.records import WILLS, data_key, parse_record
 from streamd.clients.mqtt.store.stored import packed_fields, version_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,13 @@ class Wills:
 
     def publish(self, client_id: str, uid: str, will: Will, name: str) -> None:
         """Publish a will, without waiting for the store; then its session has it no more."""
-        self._gateway.spawn(self._publish_and_forget(client_id, uid, will, name))
+        self._gateway.spawn(self._publish_beside(client_id, uid, will, name))
+
+    async def _publish_beside(self, client_id: str, uid: str, will: Will, name: str) -> None:
+        try:
+            await self._publish_and_forget(client_id, uid, will, name)
+        except (StoreFault, ValueError) as fault:
+            self._gateway.warn(f"the will of client {client_id[:100]!r} was not forgotten: {fault}")
 
     async def _publish_and_forget(self, client_id: str, uid: str, will: Will, name: str) -> bool:
         """Publish a will; return whether its session has it no more."""
@@ -38,10 +44,11 @@ class Wills:
         gateway = self._gateway
         async with gateway.lock(client_id):
             # Unless the client is back with another.
-            (found,) = await gateway.link.ask(("HMGET", key_of(client_id), "uid", "will_name"))
-            if found != [uid.encode(), name.encode()]:
+            record = parse_record(client_id, await gateway.finding.find(client_id))
+            if record is None or (record.uid, record.will_name) != (uid, name):
                 return False
-            gone = ("HDEL", key_of(client_id), "will", "will_name", "will_ms")
+            # (If another gateway takes the session meanwhile, it publishes the will, too, under the same name.)
+            gone = ("HDEL", data_key(client_id, record.pointer.epoch), "will", "will_name", "will_ms")
             for reply in await gateway.link.ask(gone, ("ZREM", WILLS, client_id)):
                 if isinstance(reply, Exception):
                     gateway.warn(f"the store refused to forget the will of client {client_id[:100]!r}: {reply}")
@@ -93,8 +100,7 @@ class Wills:
         gateway = self._gateway
         try:
             async with gateway.lock(client_id):
-                (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
-                record = parse_record(client_id, reply)
+                record = parse_record(client_id, await gateway.finding.find(client_id))
                 if record is None or record.will is None or record.will_ms is None:
                     await gateway.link.demand(("ZREM", WILLS, client_id))
                     return True

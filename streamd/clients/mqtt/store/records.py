@@ -1,16 +1,19 @@
-"""Sessions in the store: a hash for each, and an index of them all.
+"""Sessions in the store: a hash for each, a string that says where it is and whose, and an index of them all.
 
-mqtt:session:{<client>}      hash: the fields below
-mqtt:sessions                sorted set: client identifiers by the time at which the session ends, +inf for later
-mqtt:wills                   sorted set: client identifiers by the time at which a will with a delay is published
-mqtt:user:{<user>}           set: the client identifiers of a user's sessions
+mqtt:session:{<client>}          string: the session's epoch, and who owns it: <run of a gateway>.<number>, or - for nobody
+mqtt:session:{<client>}:<epoch>  hash: the fields below
+mqtt:sessions                    sorted set: client identifiers by the time at which the session ends, +inf for later
+mqtt:wills                       sorted set: client identifiers by the time at which a will with a delay is published
+mqtt:user:{<user>}               set: the client identifiers of a user's sessions
 
-version          of this layout, 1: a gateway refuses a later one
+A gateway writes to the hash only while it owns the session. Who takes a session from another owner raises the epoch: the
+hash gets another name, so that what the older owner still writes does not reach it.
+
+version          of this layout, 2: a gateway refuses a later one, and takes up those of version 1
 uid              the session's own name; another session of the same client has another
 user             whose it is; no field for an anonymous client
 expiry_s         how long it outlives a connection; 4294967295 for ever
 ends_ms          when it ends, in Unix milliseconds of the store; while a client is connected no field
-owner            the run of the gateway that a client is connected to
 last             the last packet identifier that was given
 will, will_name  the message to publish, in JSON; the name under which it is stored once
 will_ms          when to publish it, if the connection has ended
@@ -20,6 +23,8 @@ at <log>         the position in a log
 i <number>       a message in flight: its state, with r where its PUBLISH has RETAIN, its place, and the share that it
                  belongs to
 """
+
+from __future__ import annotations
 
 import base64
 import json
@@ -33,7 +38,7 @@ from streamd.clients.mqtt.store.link import Words
 from streamd.clients.mqtt.store.positions import Place, Position
 from streamd.clients.mqtt.store.stored import Stored
 
-VERSION: Final = b"1"
+VERSION: Final = b"2"
 INDEX: Final = "mqtt:sessions"
 WILLS: Final = "mqtt:wills"
 
@@ -107,6 +112,35 @@ class Waiting:
         return min(self.qos, entry.qos) >= self.qos_min
 
 
+class Pointer(NamedTuple):
+    """Where a session is, and who owns it. owner: None for nobody: its client is not connected."""
+
+    epoch: int
+    owner: str | None
+
+    def to_text(self) -> str:
+        """Return its text in the store."""
+        return f"{self.epoch} {self.owner or '-'}"
+
+    @classmethod
+    def from_text(cls, text: bytes) -> Pointer:
+        """Return the pointer of a text. Raises: ValueError."""
+        epoch, _, owner = text.decode().partition(" ")
+        return cls(int(epoch), None if owner == "-" else owner)
+
+    @property
+    def run(self) -> str | None:
+        """The run of the gateway that owns the session."""
+        return None if self.owner is None else self.owner.partition(".")[0]
+
+
+class Found(NamedTuple):
+    """What the store has of a session. fields: of its hash, names and values in turn."""
+
+    pointer: Pointer | None
+    fields: list[bytes]
+
+
 @dataclass(slots=True)
 class Record:
     """A session as it is stored.
@@ -119,7 +153,8 @@ class Record:
     user: str | None = None
     expiry_s: int = 0
     ends_ms: int | None = None
-    owner: str | None = None
+    pointer: Pointer = field(default_factory=lambda: Pointer(0, None))
+    is_lost: bool = False  # the gateway that its client was connected to has ended without a word
     last_packet_id: int = 0
     will: Will | None = None
     will_ms: int | None = None
@@ -133,16 +168,21 @@ class Record:
     @property
     def key(self) -> str:
         """The key of its hash."""
-        return key_of(self.client_id)
+        return data_key(self.client_id, self.pointer.epoch)
 
     def has_ended(self, now_ms: int) -> bool:
         """Return whether its time is over."""
         return self.ends_ms is not None and self.ends_ms <= now_ms
 
 
-def key_of(client_id: str) -> str:
-    """Return the key of a session's hash."""
+def pointer_key(client_id: str) -> str:
+    """Return the key of the string that says where a session is."""
     return f"mqtt:session:{{{client_id}}}"
+
+
+def data_key(client_id: str, epoch: int) -> str:
+    """Return the key of a session's hash."""
+    return f"mqtt:session:{{{client_id}}}:{epoch}"
 
 
 def user_key(user: str) -> str:
@@ -150,14 +190,15 @@ def user_key(user: str) -> str:
     return f"mqtt:user:{{{user}}}"
 
 
-def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
-    """Return the record in a reply to HGETALL; None without one. Raises: NewerRecord."""
-    if not reply:
+def parse_record(client_id: str, found: Found) -> Record | None:
+    """Return the record that was found; None without one. Raises: NewerRecord."""
+    reply, pointer = found.fields, found.pointer
+    if not reply or pointer is None:
         return None
     fields = dict(zip(reply[::2], reply[1::2], strict=True))
     if fields.get(b"version") != VERSION:
         raise NewerRecord(f"the session of client {client_id!r} was written by a newer gateway: upgrade streamd")
-    user, ends, owner = fields.get(b"user"), fields.get(b"ends_ms"), fields.get(b"owner")
+    user, ends = fields.get(b"user"), fields.get(b"ends_ms")
     will, will_ms = fields.get(b"will"), fields.get(b"will_ms")
     record = Record(
         client_id,
@@ -165,7 +206,8 @@ def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
         None if user is None else user.decode(),
         int(fields[b"expiry_s"]),
         None if ends is None else int(ends),
-        None if owner is None else owner.decode(),
+        pointer,
+        pointer.owner is not None,
         int(fields.get(b"last", b"0")),
         None if will is None else will_from_text(will),
         None if will_ms is None else int(will_ms),
@@ -255,8 +297,6 @@ def creation(record: Record) -> list[Words]:
     words += ["expiry_s", record.expiry_s]
     if record.user is not None:
         words += ["user", record.user]
-    if record.owner is not None:
-        words += ["owner", record.owner]
     if record.will is not None:
         words += ["will", will_to_text(record.will), "will_name", record.will_name]
     for name, position in record.positions.items():
@@ -264,12 +304,42 @@ def creation(record: Record) -> list[Words]:
     commands: list[Words] = [("ZADD", INDEX, "+inf", record.client_id)]
     if record.user is not None:
         commands.append(("SADD", user_key(record.user), record.client_id))
-    return [*commands, ("UNLINK", record.key), words]
+    return [*commands, words, ("SET", pointer_key(record.client_id), record.pointer.to_text(), "NX")]
 
 
-def removal(client_id: str, user: str | None, keys: list[str]) -> list[Words]:
-    """Return the commands that remove a session with the keys that belong to it; the index comes last."""
-    commands: list[Words] = [("UNLINK", key) for key in (key_of(client_id), *keys)]
+def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str]) -> list[Words]:
+    """Return the commands with which its owner removes a session and the keys that belong to it.
+
+    The pointer comes last: until then nobody else begins a session of this client.
+    """
+    commands: list[Words] = [("UNLINK", key) for key in (data_key(client_id, pointer.epoch), *keys)]
     if user is not None:
         commands.append(("SREM", user_key(user), client_id))
-    return [*commands, ("ZREM", INDEX, client_id)]
+    return [*commands, ("ZREM", INDEX, client_id), ("DELEX", pointer_key(client_id), "IFEQ", pointer.to_text())]
+
+
+def taking(client_id: str, pointer: Pointer, owner: str) -> tuple[Pointer, list[Words]]:
+    """Return the pointer of a session that gets an owner, and the commands; the last reply says whether it has it.
+
+    A session at rest stays where it is. From another owner it is taken together with its place.
+    """
+    key, text = pointer_key(client_id), pointer.to_text()
+    if pointer.owner is None:
+        new = Pointer(pointer.epoch, owner)
+        return new, [("SET", key, new.to_text(), "IFEQ", text)]
+    new = Pointer(pointer.epoch + 1, owner)
+    move = ("RENAME", data_key(client_id, pointer.epoch), data_key(client_id, new.epoch))
+    return new, [("MULTI",), ("SET", key, new.to_text(), "IFEQ", text), move, ("EXEC",)]
+
+
+def is_taken(reply: Any) -> bool:
+    """Return whether the last reply to `taking` says so."""
+    if isinstance(reply, list):
+        return not any(one is None or isinstance(one, Exception) for one in reply)
+    return reply is not None and not isinstance(reply, Exception)
+
+
+def resting(client_id: str, pointer: Pointer) -> Words:
+    """Return the command with which its owner lets go of a session."""
+    rest = Pointer(pointer.epoch, None)
+    return ("SET", pointer_key(client_id), rest.to_text(), "IFEQ", pointer.to_text())

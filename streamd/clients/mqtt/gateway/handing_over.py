@@ -1,0 +1,98 @@
+"""Lets a client go from one gateway to another: the one that has it is told, closes its connection, and lets go.
+
+mqtt:told:<run>   list: what a gateway is told by others, in JSON; it expires
+    client        whose connection is to be closed
+    pointer       the pointer that its session has; no field for a client without a session in the store
+    since_ms      then, when the client has connected elsewhere
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.ownership import told_key
+from streamd.clients.mqtt.store.link import Link, Words
+from streamd.clients.mqtt.store.records import Pointer, pointer_key
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.store.link import Target
+
+_WAIT_S: Final = 5  # of one request for what others tell
+_TOLD_S: Final = 60  # after which nobody waits for it
+_LOOKS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
+# A gateway that lives, and does not let go for so long, loses the session: what it still writes does not count.
+_PATIENCE_S: Final = 2.0
+_RETRY_S: Final = 0.2
+
+
+class HandingOver:
+    """What gateways tell each other of their clients."""
+
+    def __init__(self, gateway: Gateway, target: Target) -> None:
+        self._gateway = gateway
+        self.link = Link(target, "streamd-mqtt-told")
+
+    async def run(self) -> None:
+        """Do what others tell, again and again."""
+        key = told_key(self._gateway.run)
+        while True:
+            (told,) = await self.link.ask(("BLPOP", key, _WAIT_S))
+            if isinstance(told, Exception):
+                self._gateway.warn(f"other gateways cannot tell this one to let a client go: {told}")
+                await asyncio.sleep(_RETRY_S * 10)
+            elif told is not None:
+                try:
+                    self._do(json.loads(told[1]))
+                except (ValueError, KeyError, TypeError) as error:
+                    self._gateway.warn(f"what another gateway tells was passed over: {error}")
+
+    def _do(self, said: dict[str, Any]) -> None:
+        session = self._gateway.clients.get(said["client"])
+        if session is None or session.connection is None:
+            return
+        if "pointer" in said:
+            if session.pointer is None or session.pointer.to_text() != said["pointer"]:
+                return
+        elif session.pointer is not None or self._gateway.store_ms(session.connection.since_s) > said["since_ms"]:
+            return
+        self._gateway.takeovers.note(session.client_id)
+        self._gateway.counters.takeovers += 1
+        session.connection.close(Reason.SESSION_TAKEN_OVER)
+
+    async def ask_for(self, client_id: str, pointer: Pointer) -> bool:
+        """Ask the gateway that owns a session to let go.
+
+        Returns whether the session may be taken from it, as it does not live, or does not let go; otherwise it has
+        changed. Raises: StoreFault.
+        """
+        gateway = self._gateway
+        run, key, text = pointer.run, pointer_key(client_id), pointer.to_text().encode()
+        assert run is not None
+        if run == gateway.run or not await gateway.ownership.is_alive(run):
+            return True
+        said = json.dumps({"client": client_id, "pointer": pointer.to_text()}, ensure_ascii=False)
+        began_s, looks = gateway.loop.time(), 0
+        await gateway.link.demand(*_telling(run, said))
+        while gateway.loop.time() - began_s < _PATIENCE_S:
+            await asyncio.sleep(_LOOKS_S[min(looks, len(_LOOKS_S) - 1)])
+            looks += 1
+            (found,) = await gateway.link.demand(("GET", key))
+            if found != text:
+                return False
+            if not await gateway.ownership.is_alive(run):
+                return True
+        return True
+
+    def tell_all(self, client_id: str) -> None:
+        """Let the other gateways close a connection of a client that has connected here, and has no session there."""
+        gateway = self._gateway
+        said = json.dumps({"client": client_id, "since_ms": gateway.now_ms()}, ensure_ascii=False)
+        gateway.tell_store([one for run in gateway.ownership.peers for one in _telling(run, said)])
+
+
+def _telling(run: str, said: str) -> list[Words]:
+    return [("RPUSH", told_key(run), said), ("EXPIRE", told_key(run), _TOLD_S)]

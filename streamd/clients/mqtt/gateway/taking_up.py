@@ -1,0 +1,108 @@
+"""Takes up the sessions of gateways that have ended without a word: they run out from now on, and their wills are due."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.store.link import Words
+from streamd.clients.mqtt.store.records import (
+    INDEX,
+    WILLS,
+    Found,
+    Pointer,
+    Record,
+    data_key,
+    is_taken,
+    parse_record,
+    pointer_key,
+    resting,
+    taking,
+)
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+
+_AT_ONCE: Final = 500
+
+
+async def take_up(gateway: Gateway) -> None:
+    """Take up all sessions of the gateways that are dead. Raises: StoreFault."""
+    ownership = gateway.ownership
+    dead = set(ownership.dead)
+    if not dead:
+        return
+    (names,) = await gateway.link.demand(("ZRANGEBYSCORE", INDEX, "+inf", "+inf"))
+    for at in range(0, len(names), _AT_ONCE):
+        await _take_some(gateway, [one.decode() for one in names[at : at + _AT_ONCE]], dead)
+    for run in sorted(dead):
+        await ownership.forget(run)
+    ownership.dead = []
+
+
+async def _take_some(gateway: Gateway, names: list[str], dead: set[str]) -> None:
+    texts = await gateway.link.ask(*[("GET", pointer_key(one)) for one in names])
+    pointers: list[tuple[str, Pointer]] = []
+    for client_id, text in zip(names, texts, strict=True):
+        if isinstance(text, Exception):  # of version 1: its next connection converts it
+            pointer = (await gateway.finding.find(client_id)).pointer
+        elif text is None:
+            await _forget_if_gone(gateway, client_id)
+            continue
+        else:
+            pointer = Pointer.from_text(text)
+        if pointer is None or pointer.owner is None:
+            continue
+        if pointer.run in dead or (isinstance(text, Exception) and not await gateway.ownership.is_alive(pointer.run or "")):
+            pointers.append((client_id, pointer))
+    taken = await _take(gateway, pointers)
+    if not taken:
+        return
+    replies = await gateway.link.ask(*[("HGETALL", data_key(one, pointer.epoch)) for one, pointer in taken])
+    commands: list[Words] = []
+    for (client_id, pointer), reply in zip(taken, replies, strict=True):
+        if isinstance(reply, Exception):
+            continue
+        record = parse_record(client_id, Found(pointer, reply))
+        if record is not None:
+            await gateway.shares.finish(record)
+            commands += _ending(record, gateway.now_ms())
+        commands.append(resting(client_id, pointer))
+    if commands:
+        await gateway.link.demand(*commands)
+
+
+async def _take(gateway: Gateway, pointers: list[tuple[str, Pointer]]) -> list[tuple[str, Pointer]]:
+    """Become the owner of sessions; return those that nobody else has taken."""
+    commands: list[Words] = []
+    ends: list[int] = []
+    new: list[tuple[str, Pointer]] = []
+    for client_id, pointer in pointers:
+        mine, words = taking(client_id, pointer, gateway.owner_name())
+        commands += words
+        ends.append(len(commands) - 1)
+        new.append((client_id, mine))
+    replies: list[Any] = await gateway.link.ask(*commands) if commands else []
+    return [one for one, end in zip(new, ends, strict=True) if is_taken(replies[end])]
+
+
+async def _forget_if_gone(gateway: Gateway, client_id: str) -> None:
+    """Remove a client from the index whose session was never written; another gateway may be writing it."""
+    if gateway.ownership.peers:
+        return
+    if (await gateway.finding.find(client_id)).pointer is None and client_id not in gateway.clients:
+        gateway.tell_store([("ZREM", INDEX, client_id)])
+
+
+def _ending(record: Record, now_ms: int) -> list[Words]:
+    """Return the commands that let a session run out, as when its client's connection ends."""
+    ends_ms = now_ms + record.expiry_s * 1_000
+    words: list[bytes | str | int] = ["HSET", record.key, "ends_ms", ends_ms]
+    commands: list[Words] = []
+    if record.will is not None:
+        delay_s = record.will.properties.get(Property.WILL_DELAY_INTERVAL, 0)
+        assert isinstance(delay_s, int)
+        will_ms = now_ms + min(delay_s, record.expiry_s) * 1_000
+        words += ["will_ms", will_ms]
+        commands.append(("ZADD", WILLS, will_ms, record.client_id))
+    return [*commands, words, ("ZADD", INDEX, ends_ms, record.client_id)]
