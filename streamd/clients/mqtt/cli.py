@@ -55,6 +55,9 @@ def _add_commands(mqtt: argparse.ArgumentParser) -> None:
     session.add_argument("client", metavar="ID", help="its client identifier")
     disconnect = add("disconnect", operating.disconnect, "close the connection of a client; its session stays")
     disconnect.add_argument("client", metavar="ID", help="its client identifier")
+    add("gateways", operating.gateways, "print the gateways that run on the store")
+    drain = add("drain", operating.drain, "send the clients of a gateway to others, and end it; sessions go on there")
+    drain.add_argument("gateway", metavar="GATEWAY", help="its name or its run, as `gateways` prints them")
     add_bench_options(commands.add_parser("bench", help="put a load on an MQTT broker, any, and measure it"))
 
 

@@ -1,4 +1,4 @@
-"""`streamd mqtt clients | session | disconnect`: what operators see of the clients, and do to them, from a shell."""
+"""`streamd mqtt clients | session | gateways` and the like: what operators see and do from a shell."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import redis
 
 _COUNT: Final = 100
+_GATEWAY_COLUMNS: Final = ("GATEWAY", "RUN", "HOST", "PROCESS", "CLIENTS", "KEEPER")
 _COLUMNS: Final = ("CLIENT", "USER", "ADDRESS", "VERSION", "CONNECTED SINCE", "SUBSCRIPTIONS", "IN FLIGHT", "LAG")
 
 Action = Callable[["redis.Redis", argparse.Namespace], str | None]  # returns what is wrong
@@ -157,6 +158,50 @@ def disconnect(store: "redis.Redis", arguments: argparse.Namespace) -> str | Non
     if not any(one["is_connected"] for one in asking.ask(store, "disconnect", client=arguments.client)):
         return f"client {arguments.client!r} is not connected"
     print(json.dumps({"client": arguments.client, "is_closed": True}) if arguments.json else "closed")
+    return None
+
+
+def gateways(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
+    """Print the gateways that run on the store."""
+    from streamd.clients.mqtt import asking
+
+    said = {one["gateway"]: one for one in asking.ask(store, "gateways")}
+    rows = [_GATEWAY_COLUMNS]
+    for one in asking.gateways(store):
+        if one.run not in said:
+            continue
+        clients, is_keeper = said[one.run]["clients"], said[one.run]["is_keeper"]
+        host = one.host.partition(" ")[0]
+        if arguments.json:
+            found = {"gateway": one.name, "run": one.run, "host": host, "process": one.process}
+            print(json.dumps({**found, "clients": clients, "is_keeper": is_keeper}, ensure_ascii=False))
+        keeper = "yes" if is_keeper else "no"
+        rows.append((shown_text(one.name) or "-", one.run, shown_text(host), str(one.process), f"{clients:,}", keeper))
+    if not arguments.json:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return None
+
+
+def drain(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
+    """Let the clients of a gateway go to others, and end it."""
+    from streamd.clients.mqtt import asking
+
+    running = asking.gateways(store)
+    if not running:
+        raise asking.NoGateway
+    found = [one for one in running if arguments.gateway in (one.name, one.run)]
+    names = ", ".join(one.name or one.run for one in running)
+    if len(found) != 1:
+        return f"gateway {arguments.gateway!r}: give one of these, or its run: {names}"
+    if len(running) == 1:
+        return (
+            f"no other gateway runs on this store, so {names}'s clients could go nowhere; SIGTERM ends it all the same"
+        )
+    asking.ask(store, "drain", gateway=found[0].run)
+    said = {"run": found[0].run, "is_draining": True}
+    print(json.dumps(said) if arguments.json else "its clients go to other gateways, and it ends")
     return None
 
 

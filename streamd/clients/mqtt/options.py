@@ -123,6 +123,12 @@ def _add_listeners(parser: argparse.ArgumentParser) -> None:
     listen = parser.add_argument_group("listeners")
     listen.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: %(default)s)")
     listen.add_argument("--port", type=int, default=1883, help="MQTT; 0 takes a free one, -1 none (default: 1883)")
+    listen.add_argument(
+        "--reference",
+        metavar="HOST:PORT",
+        help="where clients of another gateway of this store find this one, when that is being ended"
+        " (default: the first listener)",
+    )
     listen.add_argument("--tls-port", type=int, metavar="PORT", help="MQTT over TLS")
     listen.add_argument("--ws-port", type=int, metavar="PORT", help="MQTT over WebSocket")
     listen.add_argument("--tls-ws-port", type=int, metavar="PORT", help="MQTT over WebSocket and TLS")

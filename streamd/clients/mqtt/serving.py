@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import os
 import signal
+import socket
 import sys
 from collections.abc import Coroutine
 from functools import partial
@@ -64,11 +65,12 @@ def serve(arguments: argparse.Namespace) -> int:
                 listening = await start(gateway.loop, listeners, lambda kind, _: gateway.make_connection(kind))
                 reload = partial(_reload, gateway, listening)
                 gateway.loop.add_signal_handler(signal.SIGHUP, lambda: gateway.spawn(reload()))
+                await gateway.ownership.announce(arguments.reference or _reference(arguments.bind, listening))
                 _show_banner(arguments, listening, seeing, server)
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(*_COLLECT)
-                await _until_ended(server)
+                await _until_ended(gateway, server)
             finally:
                 if listening is not None:
                     listening.close()
@@ -110,12 +112,23 @@ async def _until_told(run: Coroutine[Any, Any, None]) -> int:
     return EXIT_OK
 
 
-async def _until_ended(server: OwnServer | None) -> None:
-    """Wait until the gateway's own server ends; for ever without one. Raises: CannotStart."""
+async def _until_ended(gateway: Gateway, server: OwnServer | None) -> None:
+    """Wait until the gateway is drained, or its own server ends. Raises: CannotStart."""
+    told = asyncio.ensure_future(gateway.told_to_end.wait())
     if server is None:
-        await asyncio.Event().wait()
-    else:
-        raise CannotStart(f"the gateway's own server has ended: {await server.wait()}")
+        await told
+        return
+    ended = asyncio.ensure_future(server.wait())
+    done, _ = await asyncio.wait([told, ended], return_when=asyncio.FIRST_COMPLETED)
+    if ended in done:
+        raise CannotStart(f"the gateway's own server has ended: {ended.result()}")
+
+
+def _reference(bind: str, listening: Listening) -> str:
+    """Return where clients find a gateway whose options do not say it; empty for a Unix socket."""
+    place = next((place for kind, place in listening.places if kind != "unix"), "")
+    host, _, port = place.rpartition(":")
+    return f"{socket.gethostname()}:{port}" if host.strip("[]") in ("0.0.0.0", "::") else place
 
 
 async def _reload(gateway: Gateway, listening: Listening) -> None:

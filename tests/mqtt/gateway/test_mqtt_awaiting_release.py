@@ -58,7 +58,7 @@ def test_a_session_whose_time_is_over_ends_after_its_message_is_stored(store):
             of_log.is_refreshing = True  # a message of the log has to wait
             device.send(p.Publish(b"t", b"y", 2, packet_id=2), p.Disconnect(properties=AT_ONCE))
             assert await device.packet() is None
-            await gateway._end_sessions()
+            await gateway.chores.end_sessions()
             assert await gateway.link.demand(("EXISTS", pointer_key("d"))) == [1]
             of_log.is_refreshing = False
             gateway.publishing._plan()

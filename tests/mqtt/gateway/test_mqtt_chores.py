@@ -21,7 +21,7 @@ async def until_renewed(store):
 
 @pytest.mark.interpreted(reason="a method is replaced")
 def test_the_lease_is_renewed_while_a_log_is_trimmed(streamd_store, monkeypatch):
-    monkeypatch.setattr("streamd.clients.mqtt.gateway.gateway._RETAIN_S", 0)
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.chores._RETAIN_S", 0)
 
     async def main():
         async with running(streamd_store) as gateway:

@@ -35,7 +35,7 @@ def test_a_message_is_delivered_with_what_is_left_of_its_expiry_or_not_at_all(st
             await publisher.publish(b"t/short", b"x", qos, properties={EXPIRY: 10})
             await publisher.publish(b"t/kept", b"x", qos, properties={EXPIRY: 10}, retain=True)
             await publisher.publish(b"t/ever", b"x", qos)
-            gateway._clock_ahead_ms += 60_000  # the store's clock, as the gateway knows it
+            gateway.clock_ahead_ms += 60_000  # the store's clock, as the gateway knows it
             device = await connect(gateway.port, "device", clean=False, properties=LASTING)
             found = [await device.receive() for _ in range(3)]
             assert [one.topic for one in found] == [b"t/sent", b"t/long", b"t/ever"]
@@ -60,7 +60,7 @@ def test_an_expired_message_in_flight(store, qos):
             await publisher.publish(b"t", b"x", qos, properties={EXPIRY: 10})
             await device.receive(acknowledges=False)
             device.close()
-            gateway._clock_ahead_ms += 60_000
+            gateway.clock_ahead_ms += 60_000
             device = await connect(gateway.port, "device", clean=False, properties=LASTING)
             if qos == 2:
                 again = await device.receive()
@@ -183,7 +183,7 @@ def test_equal_content_is_stored_once_within_its_span(store, qos):
     async def main():
         async with running(store, content_rules=[ContentRule("m/+=60")]) as gateway:
             # At the beginning of a span.
-            gateway._clock_ahead_ms += 60_000 - gateway.now_ms() % 60_000
+            gateway.clock_ahead_ms += 60_000 - gateway.now_ms() % 60_000
             reader = await connect(gateway.port, "reader")
             await reader.subscribe(p.Subscription("#", 0))
             device = await connect(gateway.port, "device", version=4)
@@ -194,7 +194,7 @@ def test_equal_content_is_stored_once_within_its_span(store, qos):
             await other.publish(b"m/a", b"1", qos)  # of another client
             await other.publish(b"m/a", b"1", qos, properties=iid("mine"))
             await device.quiet()
-            gateway._clock_ahead_ms += 60_000
+            gateway.clock_ahead_ms += 60_000
             await device.publish(b"m/a", b"1", qos)
             found = [await reader.receive() for _ in range(8)]
             assert [(one.topic, one.payload) for one in found] == [

@@ -28,7 +28,7 @@ def test_expired_messages_do_not_stand_in_the_way_of_new_ones(store):
                 while len(gateway.retained) < 3:
                     await asyncio.sleep(0)
             assert (await publisher.publish(b"t/c", b"x", retain=True)).reason == Reason.QUOTA_EXCEEDED
-            gateway._clock_ahead_ms += 60_000
+            gateway.clock_ahead_ms += 60_000
             for topic in (b"t/c", b"t/d"):
                 assert not (await publisher.publish(topic, b"x", retain=True)).reason
             reader = await connect(gateway.port, "reader")

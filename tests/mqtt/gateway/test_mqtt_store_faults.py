@@ -11,10 +11,9 @@ import redis.asyncio
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
-from streamd.clients.mqtt.gateway.ownership import CannotStart
 from streamd.clients.mqtt.store.records import INDEX, pointer_key, user_key
 from tests.mqtt.gateway.door import Door
-from tests.mqtt.gateway.in_process import Device, WAIT_S, connect, data_key_of, running
+from tests.mqtt.gateway.in_process import WAIT_S, Device, connect, data_key_of, running
 from tests.mqtt.gateway.test_mqtt_rights import line
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
@@ -304,7 +303,7 @@ def test_a_session_that_is_back_before_its_end_was_written_stays_connected(store
                 await gateway.link.ask(("PING",))
             device = await connect(gateway.port, "device", clean=False, properties=LASTING)
             chores = []
-            gateway.on_chores.append(lambda: chores.append(None))
+            gateway.chores.on_chores.append(lambda: chores.append(None))
             await until(lambda: len(chores) == 2)
             await gateway.link.ask(("PING",))
             assert (await gateway.link.demand(("ZSCORE", INDEX, "device"))) == [b"inf"]

@@ -16,7 +16,7 @@ def test_a_chore_does_not_wait_for_ever_for_an_answer_that_never_comes(streamd_s
             log = gateway.logs.all[0]
             await log.retain()
             door.hold_up()
-            waiting = asyncio.create_task(gateway._try(log.retain()))
+            waiting = asyncio.create_task(gateway.chores.attempt(log.retain()))
             async with asyncio.timeout(WAIT_S):
                 await waiting
             await door.open()

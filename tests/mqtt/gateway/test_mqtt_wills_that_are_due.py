@@ -21,7 +21,7 @@ async def lose(gateway, names):
     async with asyncio.timeout(WAIT_S):
         while (await gateway.link.demand(("ZCARD", WILLS)))[0] < len(names):
             pass
-    gateway._clock_ahead_ms += 60_000
+    gateway.clock_ahead_ms += 60_000
 
 
 def test_all_wills_that_are_due_go_out_at_once(store):

@@ -12,7 +12,7 @@ from streamd import cli
 from streamd.base.clock import Clock
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
-from streamd.clients.mqtt.gateway.ownership import OWNER
+from streamd.clients.mqtt.gateway.ownership import GATEWAYS, lease_key
 from streamd.clients.mqtt.store.control import CONTROL, Request
 from streamd.clients.mqtt.store.link import encode
 from streamd.testing import EmbeddedServer
@@ -213,9 +213,11 @@ def test_without_a_gateway_sessions_are_read_and_clients_are_not(tmp_path: Path,
 def test_a_gateway_that_does_not_answer_is_said(capsys, monkeypatch):
     monkeypatch.setattr("streamd.clients.mqtt.asking._ANSWER_S", 0.1)
     with EmbeddedServer(Clock()) as server:
-        server.client().set(OWNER, "run host 1")
+        server.client().sadd(GATEWAYS, "a")
+        server.client().set(lease_key("a"), '{"run": "a", "name": "here:1", "host": "h", "process": 1}')
         assert cli.main(["mqtt", "clients", "--url", server.url]) == 3
-    assert "the gateway has not answered within 0.1 seconds; look at its log" in capsys.readouterr().err
+    said = "the gateway here:1 (process 1 on h) has not answered within 0.1 seconds; look at its log"
+    assert said in capsys.readouterr().err
 
 
 def test_a_gateway_passes_over_what_was_asked_before_it_came():

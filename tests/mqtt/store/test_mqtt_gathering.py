@@ -8,6 +8,7 @@ import pytest
 from streamd.clients.mqtt.store.finding import Finding
 from streamd.clients.mqtt.store.gathering import Gathering
 from streamd.clients.mqtt.store.link import StoreFault
+from streamd.clients.mqtt.store.records import Found, Pointer
 
 
 class Loop:
@@ -37,15 +38,15 @@ def test_requests_wait_while_many_come_and_share_turns(monkeypatch, turns_per_s,
 
 class StubLink:
     def __init__(self, *replies):
-        self.sent, self.replies = [], replies
+        self.sent, self.replies = [], list(replies)
 
     def send(self, packed, count, done):
         self.sent.append(packed)
-        done([self.replies[len(self.sent) - 1 + number] for number in range(count)])
+        done([self.replies.pop(0) for _ in range(count)])
 
 
 async def find(link, *client_ids, together):
-    finding = Finding(link)
+    finding = Finding(link, lambda: 0)
     finding._gathering.wait_s = lambda: 0.001 if together else 0
     return await asyncio.gather(*[finding.find(one) for one in client_ids], return_exceptions=True)
 
@@ -53,9 +54,10 @@ async def find(link, *client_ids, together):
 @pytest.mark.interpreted(reason="what decides how long to wait is replaced")
 @pytest.mark.parametrize("together", [False, True])
 def test_each_look_up_gets_its_own_answer(together):
-    link = StubLink([b"user", b"a"], hiredis.ReplyError("NOPERM no right"), [])
+    link = StubLink(b"7 -", hiredis.ReplyError("NOPERM no right"), None, [b"user", b"a"])
     first, second, third = asyncio.run(find(link, "c1", "c2", "c3", together=together))
-    assert (first, third) == ([b"user", b"a"], [])
+    assert (first, third) == (Found(Pointer(7, None), [b"user", b"a"]), Found(None, []))
     assert isinstance(second, StoreFault)
     assert str(second) == "NOPERM no right"
-    assert [one.count(b"HGETALL") for one in link.sent] == ([3] if together else [1, 1, 1])
+    assert [one.count(b"GET\r\n") for one in link.sent[:-1]] == ([3] if together else [1, 1, 1])
+    assert link.sent[-1].count(b"HGETALL") == 1

@@ -11,8 +11,8 @@ from streamd.clients.mqtt.session.outgoing import Sent, State
 from streamd.clients.mqtt.store.positions import Place, Position
 from streamd.clients.mqtt.store.records import (
     Found,
-    Pointer,
     NewerRecord,
+    Pointer,
     Record,
     Shared,
     Subscribed,
@@ -81,7 +81,7 @@ def test_a_session_is_read_as_it_was_stored():
     since = {"log": Position(1, ((5, 0),))}
     will = Will(b"w", b"\xff", 1, True)
     pointer = Pointer(7, "run.1")
-    record = Record("cl ient", user="ann", expiry_s=60, pointer=pointer, is_lost=True, will=will, will_name="n")
+    record = Record("cl ient", user="ann", expiry_s=60, pointer=pointer, will=will, will_name="n")
     record.positions = {"log": Position(2, ((1, 2), (3, 4)))}
     one = Subscribed("a b/+", 2, True, True, 7, since, True)
     commands = creation(record)

@@ -30,10 +30,8 @@ from streamd.clients.mqtt.store.records import (
     is_taken,
     parse_record,
     removal,
-    resting,
     taking,
     user_key,
-    waiting_to_text,
     will_to_text,
 )
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
@@ -55,6 +53,7 @@ _CODES_3: Final = {
     Reason.BAD_USER_NAME_OR_PASSWORD: 4,
     Reason.NOT_AUTHORIZED: 5,
 }
+_EPOCHS_PER_MS: Final = 10**9
 _MOVES_MAX: Final = 10  # so often other gateways may come first
 
 
@@ -204,7 +203,7 @@ class Connecting:
             return None
         if record.user != rights.username and not record.has_ended(gateway.now_ms()):
             raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {record.user!r}")
-        if record.is_lost:
+        if record.pointer.owner is not None:
             if record.pointer.run != gateway.run:
                 gateway.takeovers.note(client_id)
             if not await gateway.handing_over.ask_for(client_id, record.pointer):
@@ -219,7 +218,7 @@ class Connecting:
         """Become the owner of a session; return it as it is then. Raises: StoreFault; _Moved."""
         gateway, client_id = self._gateway, record.client_id
         pointer, commands = taking(client_id, record.pointer, gateway.owner_name())
-        if not record.is_lost:
+        if record.pointer.owner is None:
             replies = await gateway.link.ask(*commands)
         else:
             replies = await gateway.link.ask(*commands, ("HGETALL", data_key(client_id, pointer.epoch)))
@@ -227,17 +226,20 @@ class Connecting:
         raise_faults(replies)
         if not is_taken(replies[-1]):
             raise _Moved
-        if record.is_lost:  # until it was taken its owner may have changed it
+        if record.pointer.owner is not None:  # until it was taken its owner may have changed it
             found = parse_record(client_id, Found(pointer, fields))
             if found is None:
                 raise _Moved
+            found.lost_ms = gateway.now_ms()
             return found
         record.pointer = pointer
         return record
 
     async def _new(self, packet: Connect, client_id: str, rights: ClientRights) -> Session:
         gateway = self._gateway
-        pointer = Pointer(gateway.now_ms(), gateway.owner_name())
+        # No other session of this client has had the epoch: what a late gateway still writes of that goes elsewhere.
+        epoch = gateway.now_ms() * _EPOCHS_PER_MS + secrets.randbelow(_EPOCHS_PER_MS)
+        pointer = Pointer(epoch, gateway.owner_name())
         record = Record(client_id, user=rights.username, expiry_s=self._expiry_of(packet), pointer=pointer)
         session = Session(record, rights)
         self._take_will(session, record, packet)
@@ -274,7 +276,7 @@ class Connecting:
     async def _resume(self, packet: Connect, record: Record, rights: ClientRights) -> Session:
         gateway = self._gateway
         old_will, old_name = record.will, record.will_name
-        is_lost = record.is_lost
+        is_lost = record.lost_ms is not None
         is_in_time = record.will_ms is not None and record.will_ms > gateway.now_ms()
         has_delay = old_will is not None and old_will.properties.get(Property.WILL_DELAY_INTERVAL)
         if old_will is not None and not (has_delay and (is_lost or is_in_time)):
@@ -288,7 +290,7 @@ class Connecting:
         session.is_recorded = record.expiry_s > 0
         self._take_will(session, record, packet)
         words: list[bytes | str | int] = ["HSET", record.key, "expiry_s", record.expiry_s]
-        gone = ["ends_ms", "will_ms"]
+        gone = ["ends_ms", "will_ms", "lost_ms"]
         if record.will is not None:
             words += ["will", will_to_text(record.will), "will_name", record.will_name]
         else:
@@ -332,7 +334,7 @@ class Connecting:
             position = record.positions.get(name)
             # (It may be ahead: the tail of another gateway had come further.)
             if position is not None and position != replay.tailed.position:
-                gateway.delivery.set_back(session, replay.tailed, position, is_lost)
+                gateway.delivery.set_back(session, replay.tailed, position, record.lost_ms or 0)
         return session
 
     async def _entries_of(self, record: Record) -> dict[int, Stored]:

@@ -75,6 +75,15 @@ class Control:
     async def _do(self, request: Request) -> dict[str, Any]:
         if request.do == "clients":
             return await self._clients(request.said)
+        if request.do == "gateways":
+            gateway = self._gateway
+            return {"clients": len(gateway.clients), "is_keeper": gateway.ownership.is_keeper}
+        if request.do == "drain":
+            is_meant = request.said.get("gateway") == self._gateway.run
+            if is_meant:
+                self._gateway.warn("an operator drains this gateway: its clients go to others, and it ends")
+                self._gateway.told_to_end.set()
+            return {"is_draining": is_meant}
         client_id = request.said.get("client")
         if not isinstance(client_id, str):
             raise ValueError("no client is named")

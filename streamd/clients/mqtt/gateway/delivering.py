@@ -142,9 +142,12 @@ class Delivery:
         target = self.receivers(entry.topic).get(session)
         return target is None or self._send(session, target, entry)
 
-    def has_gone(self, session: Session, entry: Stored, began: Position) -> bool:
-        """Return whether a gateway that was killed may have sent a message that must not come twice, one of QoS 0."""
-        if not began.has_passed(entry.generation, entry.shard, entry.entry_id):
+    def has_gone(self, session: Session, entry: Stored, lost_ms: int) -> bool:
+        """Return whether a gateway that was killed may have sent a message that must not come twice, one of QoS 0.
+
+        lost_ms: when its session was taken from it, in Unix milliseconds of the store.
+        """
+        if entry.entry_id[0] > lost_ms:
             return False
         target = self.receivers(entry.topic).get(session)
         return target is not None and not (entry.qos and target.qos)
@@ -236,10 +239,10 @@ class Delivery:
         self._counters.gaps += 1
         session.gap = tailed.log.name
 
-    def set_back(self, session: Session, tailed: TailedLog, position: Position, is_after_kill: bool = False) -> None:
+    def set_back(self, session: Session, tailed: TailedLog, position: Position, lost_ms: int = 0) -> None:
         """Let a session read a log from a position on, which is behind the tail."""
         cursor = Cursor(self, session, tailed, position)
-        cursor.is_after_kill = is_after_kill
+        cursor.lost_ms = lost_ms
         self._forget_cursor(session, tailed.log.name)
         if session.cursors is None:
             session.cursors = {}

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -16,16 +16,17 @@ import redis.asyncio
 
 from streamd.clients.mqtt.access import Access, ClientRights, Rights
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.chores import Chores
 from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
 from streamd.clients.mqtt.gateway.connection import Connection
 from streamd.clients.mqtt.gateway.counters import Counters
 from streamd.clients.mqtt.gateway.delivering import Delivery
+from streamd.clients.mqtt.gateway.handing_over import HandingOver
 from streamd.clients.mqtt.gateway.keep_alive import KeepAlive
+from streamd.clients.mqtt.gateway.leaving import Leaving
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.noting import Noting
-from streamd.clients.mqtt.gateway.handing_over import HandingOver
-from streamd.clients.mqtt.gateway.leaving import Leaving
 from streamd.clients.mqtt.gateway.ownership import LEASE_S, CannotStart, Ownership
 from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
@@ -41,7 +42,7 @@ from streamd.clients.mqtt.store.link import SILENT_S, Link, StoreFault, Target, 
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
-from streamd.clients.mqtt.store.records import INDEX, Shared, parse_record
+from streamd.clients.mqtt.store.records import Shared
 from streamd.clients.mqtt.store.releases import Releases
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail
@@ -52,12 +53,7 @@ from streamd.clients.topics.handle import read_abilities
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
 _BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
-_CHORES_S: Final = 1.0
-_CHECKPOINT_S: Final = 10.0
-_CLOCK_S: Final = 30.0
-_RETAIN_S: Final = 30.0
 _LOGGED_PER_S: Final = 20  # lines of one kind
-_ENDED_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True)
@@ -72,7 +68,6 @@ class Settings:
     allow_anonymous: bool = False
     is_loopback: bool = True
     certificate_kinds: frozenset[str] = frozenset()  # the listeners whose certificates name the users
-    reference: str = ""  # where clients that leave another gateway find this one
 
 
 class Gateway:
@@ -129,16 +124,14 @@ class Gateway:
         self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
         self.ownership = Ownership(self.link, self.run)
-        self.ownership.name = settings.reference
         self._owners = 0
-        self._clock_ahead_ms = 0
+        self.clock_ahead_ms = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._chores: list[asyncio.Task[None]] = []
+        self.chores = Chores(self)
         self._logged = (0, 0)
         self._is_stopping = False
         self.is_draining = False
         self.told_to_end = asyncio.Event()
-        self.on_chores: list[Callable[[], None]] = []  # of other parts, once a second
 
     # Start and end.
 
@@ -151,14 +144,15 @@ class Gateway:
             link.start()
         await self._until_up()
         try:
-            await self._set_clock()
+            await self.chores.set_clock()
             abilities = await run_async(self.client, read_abilities())
             if not abilities.idmp:
                 raise CannotStart("the store has no XADD with IDMP: it takes streamd, or Redis 8.6 and later")
             self.has_search = abilities.xfilter
             await self.ownership.begin()
+            await self.handing_over.tell_of_me()
             # Each of what is due has a task of its own: the lease must not run out while something else is slow.
-            self._begin_chore(_CHORES_S, self._keep_ownership)
+            self.chores.begin_lease()
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
             for log in self.logs.all:
                 tailed = await self.tail.open(log, self.limits.ring_entries_max, self.limits.ring_bytes_max)
@@ -169,18 +163,10 @@ class Gateway:
             await self.shares.start()
             await take_up(self)
         except (redis.RedisError, StoreFault, ValueError, OSError) as error:
-            self._end_chores()
+            self.chores.end()
             raise CannotStart(str(error))
         self.tail.start()
-        for seconds, chore in (
-            (_CHORES_S, self._do_chores),
-            (_CHORES_S, self._publish_wills),
-            (_CHECKPOINT_S, self._checkpoint),
-            (_CLOCK_S, self._set_clock),
-            (_RETAIN_S, self._retain),
-        ):
-            self._begin_chore(seconds, chore)
-        self._chores.append(self.loop.create_task(self.handing_over.run()))
+        self.chores.begin()
         self._tick()
 
     async def _until_up(self) -> None:
@@ -208,7 +194,7 @@ class Gateway:
                 break
             await asyncio.sleep(0.01)
         self.tail.is_closed = True
-        self._end_chores()
+        self.chores.end()
         for replay in self.delivery.replays.values():
             await replay.close()
         await self.shares.close()
@@ -217,6 +203,7 @@ class Gateway:
                 if commands := self.retained.checkpoint():
                     await asyncio.wait_for(self.link.ask(*commands), 5)
                 await asyncio.wait_for(self.ownership.end(), 5)
+                await asyncio.wait_for(self.handing_over.tell_of_me(), 5)
             except (TimeoutError, StoreFault):
                 pass
         for task in list(self._tasks):
@@ -230,11 +217,11 @@ class Gateway:
 
     def now_ms(self) -> int:
         """Return the store's time in Unix milliseconds."""
-        return int(time.time() * 1_000) + self._clock_ahead_ms
+        return int(time.time() * 1_000) + self.clock_ahead_ms
 
     def store_ms(self, time_s: float) -> int:
         """Return a time of this machine as the store's, in Unix milliseconds."""
-        return int(time_s * 1_000) + self._clock_ahead_ms
+        return int(time_s * 1_000) + self.clock_ahead_ms
 
     def owner_name(self) -> str:
         """Return a name for an owner of a session: this gateway, for one connection."""
@@ -384,7 +371,7 @@ class Gateway:
     # What is due.
 
     def _store_changed(self, is_up: bool) -> None:
-        if self._is_stopping or not self._chores:
+        if self._is_stopping or not self.chores:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
         if not is_up:
@@ -394,68 +381,10 @@ class Gateway:
         """Do what is due also while the store is away."""
         if not self._is_stopping:
             if self.connections and not self.ownership.is_valid and self.link.is_up:
-                self._let_go()
+                self.let_go()
             self.loop.call_later(_TICK_S, self._tick)
             self.keep_alive.check()
             self.relieve()
-
-    def _begin_chore(self, seconds: float, chore: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self._chores.append(self.loop.create_task(self._repeat(seconds, chore)))
-
-    def _end_chores(self) -> None:
-        for chore in self._chores:
-            chore.cancel()
-        self._chores.clear()
-
-    async def _repeat(self, seconds: float, chore: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Do something again and again while the store can be used."""
-        while True:
-            await asyncio.sleep(seconds)
-            while not self.link.is_up:
-                await asyncio.sleep(_TICK_S)
-            await self._try(chore())
-
-    async def _do_chores(self) -> None:
-        for one in self.on_chores:
-            one()
-        self.retained.drop_expired()
-        if not self.ownership.is_keeper:
-            await self._try(self.unwritten.write_all())
-            return
-        # Before what a full store refuses: it makes room.
-        await self._try(self._end_sessions())
-        await self._try(self.unwritten.write_all())
-
-    async def _checkpoint(self) -> None:
-        self.tell_store(self.retained.checkpoint())
-
-    async def _publish_wills(self) -> None:
-        if self.ownership.is_keeper:
-            await self.wills.publish_due()
-
-    async def _retain(self) -> None:
-        if not self.ownership.is_keeper:
-            return
-        for log in self.logs.all:
-            await self._try(log.retain())
-
-    async def _try(self, chore: Coroutine[Any, Any, Any]) -> None:
-        """Do something that is due; what is wrong with it keeps nothing else from being done."""
-        try:
-            await chore
-        except (redis.RedisError, StoreFault, ValueError, OSError) as error:
-            self.warn(str(error))
-        except Exception as error:
-            self.warn(f"internal error: {type(error).__name__}: {error}")
-
-    async def _keep_ownership(self) -> None:
-        if not await self.ownership.keep():
-            self._let_go()
-        if self.ownership.is_keeper:
-            await self.retained.keep()
-            await take_up(self)
-        else:
-            self.retained.let_go()
 
     def relieve(self) -> None:
         """Read from publishers again, if nothing speaks against it."""
@@ -464,7 +393,7 @@ class Gateway:
                 if not connection.is_busy:
                     connection.start_reading()
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Let all clients go, after a time in which other gateways could take their sessions."""
         self.warn(f"this gateway gave no sign for {LEASE_S} seconds; it lets its clients go")
         for connection in list(self.connections):
@@ -480,26 +409,6 @@ class Gateway:
             self.takeovers.note(session.client_id)
             self.counters.takeovers += 1
             session.connection.close(Reason.SESSION_TAKEN_OVER)
-
-    async def _end_sessions(self) -> None:
-        (ended,) = await self.link.demand(("ZRANGEBYSCORE", INDEX, "-inf", self.now_ms(), "LIMIT", 0, _ENDED_AT_ONCE))
-        for one in ended:
-            client_id = one.decode()
-            async with self.lock(client_id):
-                await self._try(self._end_session(client_id))
-
-    async def _end_session(self, client_id: str) -> None:
-        if client_id in self.clients or client_id in self.leaving:
-            return
-        record = parse_record(client_id, await self.finding.find(client_id))
-        if record is None:
-            self.tell_store([("ZREM", INDEX, client_id)])
-        elif record.has_ended(self.now_ms()) and not record.is_lost and await self.leaving_clients.end(record):
-            self.counters.sessions_expired += 1
-
-    async def _set_clock(self) -> None:
-        (reply,) = await self.link.demand(("TIME",))
-        self._clock_ahead_ms = int(reply[0]) * 1_000 + int(reply[1]) // 1_000 - int(time.time() * 1_000)
 
     # The log of the gateway.
 

@@ -4,6 +4,7 @@ mqtt:told:<run>   list: what a gateway is told by others, in JSON; it expires
     client        whose connection is to be closed
     pointer       the pointer that its session has; no field for a client without a session in the store
     since_ms      then, when the client has connected elsewhere
+    look          there is a gateway more, or less
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.ownership import told_key
-from streamd.clients.mqtt.store.link import Link, Words
+from streamd.clients.mqtt.store.link import Link, StoreFault, Words
 from streamd.clients.mqtt.store.records import Pointer, pointer_key
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ class HandingOver:
                 await asyncio.sleep(_RETRY_S * 10)
             elif told is not None:
                 try:
-                    self._do(json.loads(told[1]))
+                    said = json.loads(told[1])
+                    if "look" in said:
+                        await self._gateway.ownership.look()
+                    else:
+                        self._do(said)
+                except StoreFault as fault:
+                    self._gateway.warn(str(fault))
                 except (ValueError, KeyError, TypeError) as error:
                     self._gateway.warn(f"what another gateway tells was passed over: {error}")
 
@@ -86,6 +93,12 @@ class HandingOver:
             if not await gateway.ownership.is_alive(run):
                 return True
         return True
+
+    async def tell_of_me(self) -> None:
+        """Let the other gateways see that this one is there, or is there no more. Raises: StoreFault."""
+        commands = [one for run in self._gateway.ownership.peers for one in _telling(run, '{"look":1}')]
+        if commands:
+            await self._gateway.link.demand(*commands)
 
     def tell_all(self, client_id: str) -> None:
         """Let the other gateways close a connection of a client that has connected here, and has no session there."""

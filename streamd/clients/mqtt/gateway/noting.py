@@ -130,7 +130,8 @@ class Noting:
             return
         if session.connection is not connection:  # what its end has changed builds on these
             if session.pointer is not None:
-                self._unwritten.keep(session.client_id, session.pointer, [one for one in commands if one != session.look])
+                kept = [one for one in commands if one != session.look]
+                self._unwritten.keep(session.client_id, session.pointer, kept)
             return
         found = {**(before or {}), **(session.noted or {})}
         session.noted = {packet_id: (_UNKNOWN, state) for packet_id, (_, state) in found.items()} or None

@@ -109,6 +109,11 @@ class Ownership:
         await self._renew()
         await self.look()
 
+    async def announce(self, name: str) -> None:
+        """Let others know where this gateway's clients connect."""
+        self.name = name
+        await self._renew()
+
     async def _renew(self) -> bool:
         """Extend the lease; return whether it was not over."""
         now_s = self._loop.time()
@@ -142,9 +147,7 @@ class Ownership:
         self.peers, self.dead = peers, dead
         for run in dead:
             await self._link.demand(("DELEX", _KEEPER, "IFEQ", run), ("DEL", lease_key(run)))
-        *_, keeper = await self._link.demand(
-            ("SET", _KEEPER, self.run, "NX", "PX", LEASE_S * 1_000), ("GET", _KEEPER)
-        )
+        *_, keeper = await self._link.demand(("SET", _KEEPER, self.run, "NX", "PX", LEASE_S * 1_000), ("GET", _KEEPER))
         if keeper == self.run.encode():
             await self._link.demand(("PEXPIRE", _KEEPER, LEASE_S * 1_000))
             self._keeper_until_s = now_s + LEASE_S
@@ -168,7 +171,7 @@ class Ownership:
 
     async def end(self) -> None:
         """Give the lease back."""
-        commands: list[Words] = [("DEL", lease_key(self.run)), ("SREM", GATEWAYS, self.run), ("DEL", told_key(self.run))]
+        commands: list[Words] = [("DEL", lease_key(self.run), told_key(self.run)), ("SREM", GATEWAYS, self.run)]
         commands.append(("DELEX", _KEEPER, "IFEQ", self.run))
         if not self.peers:
             commands.append(("DEL", _FIRST_VERSION))

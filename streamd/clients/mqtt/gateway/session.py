@@ -27,16 +27,16 @@ class Cursor:
     """How far a session that is behind has come in one log.
 
     number: of its next entry in the ring; None while it reads from the store. skip: what it had seen before it came to
-    the ring. is_after_kill: the client was connected when an earlier gateway was killed.
+    the ring. lost_ms: when the session was taken from a gateway that was killed with the client connected; 0 if not.
     """
 
-    __slots__ = ("delivery", "is_after_kill", "number", "position", "session", "skip", "tailed")
+    __slots__ = ("delivery", "lost_ms", "number", "position", "session", "skip", "tailed")
 
     def __init__(self, delivery: Delivery, session: Session, tailed: TailedLog, position: Position) -> None:
         self.delivery, self.session, self.tailed, self.position = delivery, session, tailed, position
         self.number: int | None = None
         self.skip: Position | None = None
-        self.is_after_kill = False
+        self.lost_ms = 0
 
     @property
     def filters(self) -> Sequence[str]:
@@ -45,7 +45,7 @@ class Cursor:
 
     def offer(self, entry: Stored) -> bool:
         """Send an entry, if it is the session's; return False if there is no room for it."""
-        if self.is_after_kill and self.delivery.has_gone(self.session, entry, self.tailed.began):
+        if self.lost_ms and self.delivery.has_gone(self.session, entry, self.lost_ms):
             return True
         return self.delivery.offer(self.session, entry)
 

@@ -149,9 +149,13 @@ class Part:
     def pass_on(self, entry: Stored) -> None:
         """Give an entry that its member may not read to another one that may.
 
-        Where no connected member may, nobody gets it: it would stay pending, and be looked at again and again.
+        Where no connected member may, nobody gets it: it would stay pending, and be looked at again and again. A member
+        of another gateway may be able to: that one finds it when a lease has passed.
         """
         able = [one for one in self.group.members.values() if one.session.rights.may_read(entry.topic)]
+        if not able and self.shares.gateway.ownership.peers:
+            self.release([entry], is_soon=False)
+            return
         if not able:
             self.shares.acknowledge(Shared(entry.place, self.group.name))
             return

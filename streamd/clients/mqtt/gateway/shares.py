@@ -7,8 +7,8 @@ the group when the session's record has it, and before the packet leaves: so nob
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _CONNECTIONS_MAX: Final = 10  # to the store, for what topics do; it does not grow with the members
 _POOL_S: Final = 30.0
 _CLOSE_S: Final = 5.0
+_HOLD_MS: Final = 5_000  # of a gateway that is killed meanwhile
+_HELD_S: Final = 0.02
 MODES: Final = ("ordered", "any")
 
 
@@ -87,6 +89,8 @@ class Shares:
             return  # it is at work
         if record is None or record.uid != uid or text not in record.subscriptions:
             await self._end_member(text, uid, client_id)
+            return
+        await self.finish(record)
 
     async def finish(self, record: Record) -> None:
         """Let the groups forget what a session has as its own, when its gateway has ended amid saying so."""
@@ -147,6 +151,18 @@ class Shares:
     def _send_acknowledged(self) -> None:
         acknowledged, self._acknowledged = self._acknowledged, {}
         self.tell([("XACK", key, share, *ids) for (key, share), ids in acknowledged.items()])
+
+    @asynccontextmanager
+    async def _hold(self, name: str) -> AsyncIterator[None]:
+        """Let one gateway at a time, and one task of it, change who is a member of a group."""
+        async with self.gateway.lock(f"\0{name}"):  # no client identifier has this character
+            key, mine = share_records.lock_key(name), self.gateway.owner_name()
+            while (await self.link.demand(("SET", key, mine, "NX", "PX", _HOLD_MS)))[0] is None:
+                await asyncio.sleep(_HELD_S)
+            try:
+                yield
+            finally:
+                self.tell([("DELEX", key, "IFEQ", mine)])
 
     def _logs_of(self, filter: str) -> list[OpenLog]:
         """Return the logs that may have messages for a filter."""
@@ -221,7 +237,7 @@ class Shares:
     async def _admit(self, session: Session, text: str, mode: str | None) -> str:
         """Return the mode of a group, after the session is a member of it, if it wants the same."""
         name = share_name(text)
-        async with self.gateway.lock(_lock_of(name)):
+        async with self._hold(name):
             commands = share_records.entering(name, text, mode or "any", session.uid, session.client_id)
             *_, found, is_new = await self.link.demand(*commands)
             said: str = found.decode()
@@ -271,7 +287,7 @@ class Shares:
     async def _join_again(self, session: Session, subscribed: Subscribed) -> None:
         """Open a group that was closed while its member came."""
         text = subscribed.filter
-        async with self.gateway.lock(_lock_of(share_name(text))):
+        async with self._hold(share_name(text)):
             await self._open(text, subscribed.is_ordered)
         if session.connection is not None and session.subscriptions.get(text) is subscribed:
             self.join(session, subscribed)
@@ -313,7 +329,7 @@ class Shares:
             parts: list[Part] = []
             for text in texts:
                 name = share_name(text)
-                async with self.gateway.lock(_lock_of(name)):
+                async with self._hold(name):
                     mode = "ordered" if record.subscriptions[text].is_ordered else "any"
                     *_, found, _ = await self.link.demand(
                         *share_records.entering(name, text, mode, record.uid, record.client_id)
@@ -365,7 +381,7 @@ class Shares:
     async def _end_member(self, text: str, uid: str, client_id: str, is_finishing: bool = False) -> None:
         """Forget a member; the last one takes the group along. is_finishing: what it has in flight stays its own."""
         name = share_name(text)
-        async with self.gateway.lock(_lock_of(name)):
+        async with self._hold(name):
             _, fields = await self.link.demand(*share_records.leaving(name, uid))
             if not share_records.has_members(fields):
                 await self._drop(text, name)
@@ -484,7 +500,3 @@ def _shared(texts: Iterable[str]) -> list[str]:
 
 def _key_of(place: Place) -> str:
     return layout.stream_key(place.log, place.shard, place.generation)
-
-
-def _lock_of(name: str) -> str:
-    return f"\0{name}"  # no client identifier has this character

@@ -38,7 +38,9 @@ class Subscribing:
 
     def subscribe(self, connection: Connection, packet: Subscribe) -> None:
         """Take a SUBSCRIBE: when the tail has read all that was stored before, so that nothing older comes live."""
-        self._gateway.tail.when_read(partial(self._begin, connection, packet))
+        tail = self._gateway.tail
+        when_read = tail.when_read_anew if self._gateway.ownership.peers else tail.when_read
+        when_read(partial(self._begin, connection, packet))
 
     def _begin(self, connection: Connection, packet: Subscribe) -> None:
         session = connection.session

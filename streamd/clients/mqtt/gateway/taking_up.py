@@ -1,4 +1,4 @@
-"""Takes up the sessions of gateways that have ended without a word: they run out from now on, and their wills are due."""
+"""Takes up the sessions of gateways that have ended without a word: they run out, and their wills are due."""
 
 from __future__ import annotations
 
@@ -44,16 +44,15 @@ async def _take_some(gateway: Gateway, names: list[str], dead: set[str]) -> None
     texts = await gateway.link.ask(*[("GET", pointer_key(one)) for one in names])
     pointers: list[tuple[str, Pointer]] = []
     for client_id, text in zip(names, texts, strict=True):
-        if isinstance(text, Exception):  # of version 1: its next connection converts it
-            pointer = (await gateway.finding.find(client_id)).pointer
-        elif text is None:
+        if text is None:
             await _forget_if_gone(gateway, client_id)
             continue
-        else:
-            pointer = Pointer.from_text(text)
-        if pointer is None or pointer.owner is None:
+        # (An error is a session of the first version, which is converted when it is looked for.)
+        is_first = isinstance(text, Exception)
+        pointer = (await gateway.finding.find(client_id)).pointer if is_first else Pointer.from_text(text)
+        if pointer is None or pointer.run is None:
             continue
-        if pointer.run in dead or (isinstance(text, Exception) and not await gateway.ownership.is_alive(pointer.run or "")):
+        if pointer.run in dead or (is_first and not await gateway.ownership.is_alive(pointer.run)):
             pointers.append((client_id, pointer))
     taken = await _take(gateway, pointers)
     if not taken:
@@ -97,7 +96,7 @@ async def _forget_if_gone(gateway: Gateway, client_id: str) -> None:
 def _ending(record: Record, now_ms: int) -> list[Words]:
     """Return the commands that let a session run out, as when its client's connection ends."""
     ends_ms = now_ms + record.expiry_s * 1_000
-    words: list[bytes | str | int] = ["HSET", record.key, "ends_ms", ends_ms]
+    words: list[bytes | str | int] = ["HSET", record.key, "ends_ms", ends_ms, "lost_ms", now_ms]
     commands: list[Words] = []
     if record.will is not None:
         delay_s = record.will.properties.get(Property.WILL_DELAY_INTERVAL, 0)

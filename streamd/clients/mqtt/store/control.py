@@ -2,7 +2,7 @@
 
 mqtt:control            stream: requests, which every gateway reads; the newest 100 are kept
     id                  names the answers
-    do                  clients, session, or disconnect
+    do                  clients, session, disconnect, gateways, or drain
     with                what else there is to say, in JSON
 mqtt:answer:<id>        list: an answer of each gateway, in JSON; it expires
 """

@@ -1,13 +1,13 @@
 """Sessions in the store: a hash for each, a string that says where it is and whose, and an index of them all.
 
-mqtt:session:{<client>}          string: the session's epoch, and who owns it: <run of a gateway>.<number>, or - for nobody
+mqtt:session:{<client>}          string: the epoch, and the owner: <run of a gateway>.<number>, or - for nobody
 mqtt:session:{<client>}:<epoch>  hash: the fields below
 mqtt:sessions                    sorted set: client identifiers by the time at which the session ends, +inf for later
 mqtt:wills                       sorted set: client identifiers by the time at which a will with a delay is published
 mqtt:user:{<user>}               set: the client identifiers of a user's sessions
 
-A gateway writes to the hash only while it owns the session. Who takes a session from another owner raises the epoch: the
-hash gets another name, so that what the older owner still writes does not reach it.
+A gateway writes to the hash only while it owns the session. Who takes a session from another owner raises the epoch:
+the hash gets another name, so that what the older owner still writes does not reach it.
 
 version          of this layout, 2: a gateway refuses a later one, and takes up those of version 1
 uid              the session's own name; another session of the same client has another
@@ -17,6 +17,7 @@ ends_ms          when it ends, in Unix milliseconds of the store; while a client
 last             the last packet identifier that was given
 will, will_name  the message to publish, in JSON; the name under which it is stored once
 will_ms          when to publish it, if the connection has ended
+lost_ms          when the session was taken up from a gateway that had ended without a word
 s <filter>       a subscription, in JSON
 waiting          the new subscriptions that have not got all retained messages when a connection ends, in JSON
 at <log>         the position in a log
@@ -80,7 +81,7 @@ class Subscribed:
         return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, filter: str, text: bytes) -> "Subscribed":
+    def from_text(cls, filter: str, text: bytes) -> Subscribed:
         """Return the subscription of a text."""
         said = json.loads(text)
         since = said.pop("since", None)
@@ -154,7 +155,7 @@ class Record:
     expiry_s: int = 0
     ends_ms: int | None = None
     pointer: Pointer = field(default_factory=lambda: Pointer(0, None))
-    is_lost: bool = False  # the gateway that its client was connected to has ended without a word
+    lost_ms: int | None = None
     last_packet_id: int = 0
     will: Will | None = None
     will_ms: int | None = None
@@ -207,7 +208,7 @@ def parse_record(client_id: str, found: Found) -> Record | None:
         int(fields[b"expiry_s"]),
         None if ends is None else int(ends),
         pointer,
-        pointer.owner is not None,
+        None if (lost := fields.get(b"lost_ms")) is None else int(lost),
         int(fields.get(b"last", b"0")),
         None if will is None else will_from_text(will),
         None if will_ms is None else int(will_ms),

@@ -2,6 +2,7 @@
 
 mqtt:shares              set: the names of all shared subscriptions
 mqtt:share:{<name>}      hash: the fields below
+mqtt:share:{<name>}:lock string with a time to live: held while members or the whole share change
 
 filter           the subscription's whole filter, $share/<group>/<filter>
 mode             ordered or any: what its first member wanted
@@ -42,6 +43,11 @@ def _digest(text: str) -> str:
 def share_key(name: str) -> str:
     """Return the key of a shared subscription's hash."""
     return f"mqtt:share:{{{name}}}"
+
+
+def lock_key(name: str) -> str:
+    """Return the key of a string that a gateway holds while it changes who is a member."""
+    return f"mqtt:share:{{{name}}}:lock"
 
 
 def entering(name: str, text: str, mode: str, uid: str, client_id: str) -> list[Words]:

@@ -1,7 +1,7 @@
 """Reads what comes into the logs: once for all sessions."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from streamd.clients.mqtt.store.asked_count import AskedCount
@@ -67,6 +67,7 @@ class Tail:
         self._last_entry_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._reached: list[tuple[int, Callable[[], None]]] = []
+        self._fresh: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
         publishing.around = self._around_batch
@@ -105,6 +106,14 @@ class Tail:
         if not self._is_asking:
             self._ask()
 
+    def when_read_anew(self, done: Callable[[], None]) -> None:
+        """Call a function when all was read that anybody has stored until now."""
+        self._fresh.append(done)
+        if not self._is_asking:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._ask()
+
     def _around_batch(self) -> tuple[bytes, int, bytes, Callable[[list[Any]], None] | None]:
         before, count = b"", 0
         if self._is_waiting and self._waiting_link.client_id:
@@ -138,9 +147,10 @@ class Tail:
             return
         self._is_asking = True
         stored, asked = self._publishing.stored, self._asked.per_stream(len(self._places))
-        self._link.send(self._request(asked), 1, lambda replies: self._replied(replies, stored, asked))
+        fresh, self._fresh = self._fresh, []
+        self._link.send(self._request(asked), 1, lambda replies: self._replied(replies, stored, asked, fresh))
 
-    def _replied(self, replies: list[Any], stored: int, asked: int) -> None:
+    def _replied(self, replies: list[Any], stored: int, asked: int, fresh: Sequence[Callable[[], None]] = ()) -> None:
         self._is_asking = False
         if self.is_closed:
             return
@@ -150,9 +160,14 @@ class Tail:
         if not is_full:
             self._stored_seen = max(self._stored_seen, stored)
         self._call_reached()
+        if is_full or isinstance(replies[0], Exception):
+            self._fresh[:0] = fresh
+        else:
+            for one in fresh:
+                one()
         if self._is_hindered(replies[0]):
             self._later()
-        elif is_full or self._is_wanted or self._reached:
+        elif is_full or self._is_wanted or self._reached or self._fresh:
             self._is_wanted = False
             self._ask()
         else:
