@@ -130,9 +130,10 @@ class Chores:
         record = parse_record(client_id, await gateway.finding.find(client_id))
         if record is None:
             gateway.tell_store([("ZREM", INDEX, client_id)])
-        elif record.has_ended(gateway.now_ms()) and record.pointer.owner is None:
-            if await gateway.leaving_clients.end(record):
-                gateway.counters.sessions_expired += 1
+            return
+        is_due = record.has_ended(gateway.now_ms()) and record.pointer.owner is None
+        if is_due and await gateway.leaving_clients.end(record):
+            gateway.counters.sessions_expired += 1
 
     async def set_clock(self) -> None:
         """Ask the store what time it is."""

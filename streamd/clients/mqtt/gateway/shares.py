@@ -26,10 +26,10 @@ from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.store import share_records
 from streamd.clients.mqtt.store.link import Link, StoreFault, Words, encode
 from streamd.clients.mqtt.store.link import Target as StoreTarget
-from streamd.clients.mqtt.store.positions import Place
+from streamd.clients.mqtt.store.positions import Place, key_of
 from streamd.clients.mqtt.store.records import Record, Shared, parse_record
 from streamd.clients.mqtt.store.share_records import consumer_name, share_name
-from streamd.clients.topics import layout, shares
+from streamd.clients.topics import shares
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.entry_ids import format_id
 from streamd.clients.topics.filters import TopicFilter
@@ -145,7 +145,7 @@ class Shares:
         """Let the group forget an entry, with others of this turn."""
         if not self._acknowledged:
             self.gateway.loop.call_soon(self._send_acknowledged)
-        key = _key_of(place.place)
+        key = key_of(place.place)
         self._acknowledged.setdefault((key, place.share), []).append(format_id(place.place.entry_id))
 
     def _send_acknowledged(self) -> None:
@@ -344,7 +344,7 @@ class Shares:
             commands: list[Words] = []
             for _, place in asked:
                 entry_id = format_id(place.place.entry_id)
-                commands.append(("XPENDING", _key_of(place.place), place.share, entry_id, entry_id, 1))
+                commands.append(("XPENDING", key_of(place.place), place.share, entry_id, entry_id, 1))
             replies = await self.link.ask(*commands) if commands else []
             for (packet_id, place), reply in zip(asked, replies, strict=True):
                 is_mine = not isinstance(reply, Exception) and bool(reply) and reply[0][1] == consumer.encode()
@@ -478,7 +478,7 @@ class Shares:
             return  # it goes to another one
         by_key: dict[tuple[str, str], list[str]] = {}
         for place, _ in items:
-            by_key.setdefault((_key_of(place.place), place.share), []).append(format_id(place.place.entry_id))
+            by_key.setdefault((key_of(place.place), place.share), []).append(format_id(place.place.entry_id))
         if not (faults := [one for one in replies if isinstance(one, Exception)]):
             replies = await self.link.ask(*[("XACK", key, share, *ids) for (key, share), ids in by_key.items()])
             faults = [one for one in replies if isinstance(one, Exception) and not str(one).startswith("NOGROUP")]
@@ -496,7 +496,3 @@ class Shares:
 
 def _shared(texts: Iterable[str]) -> list[str]:
     return [one for one in texts if one.startswith("$") and share_of(one)[0] is not None]
-
-
-def _key_of(place: Place) -> str:
-    return layout.stream_key(place.log, place.shard, place.generation)

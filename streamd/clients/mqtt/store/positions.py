@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from streamd.clients.topics import layout
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 
 
@@ -22,6 +23,11 @@ class Place(NamedTuple):
         """Return the place of a text. Raises: ValueError."""
         log, generation, shard, entry_id = text.split(" ")
         return cls(log, int(generation), int(shard), parse_id(entry_id))
+
+
+def key_of(place: Place) -> str:
+    """Return the key of the stream that an entry is in."""
+    return layout.stream_key(place.log, place.shard, place.generation)
 
 
 class Position(NamedTuple):
