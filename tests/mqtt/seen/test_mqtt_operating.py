@@ -213,8 +213,8 @@ def test_without_a_gateway_sessions_are_read_and_clients_are_not(tmp_path: Path,
 def test_a_gateway_that_does_not_answer_is_said(capsys, monkeypatch):
     monkeypatch.setattr("streamd.clients.mqtt.asking._ANSWER_S", 0.1)
     with EmbeddedServer(Clock()) as server:
-        server.client().sadd(GATEWAYS, "a")
-        server.client().set(lease_key("a"), '{"run": "a", "name": "here:1", "host": "h", "process": 1}')
+        server.client().hset(GATEWAYS, "a", '{"run": "a", "name": "here:1", "host": "h", "process": 1}')
+        server.client().set(lease_key("a"), "1")
         assert cli.main(["mqtt", "clients", "--url", server.url]) == 3
     said = "the gateway here:1 (process 1 on h) has not answered within 0.1 seconds; look at its log"
     assert said in capsys.readouterr().err

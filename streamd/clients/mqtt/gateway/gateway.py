@@ -27,7 +27,7 @@ from streamd.clients.mqtt.gateway.keep_alive import KeepAlive
 from streamd.clients.mqtt.gateway.leaving import Leaving
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.noting import Noting
-from streamd.clients.mqtt.gateway.ownership import LEASE_S, CannotStart, Ownership
+from streamd.clients.mqtt.gateway.ownership import CannotStart, Ownership
 from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
@@ -53,6 +53,7 @@ from streamd.clients.topics.handle import read_abilities
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
 _BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
+_LOOKS_AT_ONCE: Final = 1_000
 _LOGGED_PER_S: Final = 20  # lines of one kind
 
 
@@ -124,6 +125,7 @@ class Gateway:
         self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
         self.ownership = Ownership(self.link, self.run)
+        self.publishing.may_send = lambda: self.ownership.is_valid
         self._owners = 0
         self.clock_ahead_ms = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -371,6 +373,8 @@ class Gateway:
     # What is due.
 
     def _store_changed(self, is_up: bool) -> None:
+        if is_up:
+            self.ownership.store_is_back()
         if self._is_stopping or not self.chores:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
@@ -380,8 +384,6 @@ class Gateway:
     def _tick(self) -> None:
         """Do what is due also while the store is away."""
         if not self._is_stopping:
-            if self.connections and not self.ownership.is_valid and self.link.is_up:
-                self.let_go()
             self.loop.call_later(_TICK_S, self._tick)
             self.keep_alive.check()
             self.relieve()
@@ -393,11 +395,14 @@ class Gateway:
                 if not connection.is_busy:
                     connection.start_reading()
 
-    def let_go(self) -> None:
-        """Let all clients go, after a time in which other gateways could take their sessions."""
-        self.warn(f"this gateway gave no sign for {LEASE_S} seconds; it lets its clients go")
-        for connection in list(self.connections):
-            connection.close(Reason.SERVER_BUSY)
+    async def look_for_lost(self) -> None:
+        """Let go of the sessions that other gateways have taken while this one gave no sign. Raises: StoreFault."""
+        sessions = [one for one in self.clients.values() if one.pointer is not None]
+        for at in range(0, len(sessions), _LOOKS_AT_ONCE):
+            some = sessions[at : at + _LOOKS_AT_ONCE]
+            for session, whose in zip(some, await self.link.demand(*[one.look for one in some]), strict=True):
+                if self.noting.is_lost(session, whose):
+                    self.publishing.drop(session.client_bytes)
 
     def _fenced(self, session: Session) -> None:
         """Let go of a session that another gateway has taken; what was written meanwhile lies beside it."""

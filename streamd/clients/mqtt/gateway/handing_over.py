@@ -84,7 +84,7 @@ class HandingOver:
         said = json.dumps({"client": client_id, "pointer": pointer.to_text()}, ensure_ascii=False)
         began_s, looks = gateway.loop.time(), 0
         await gateway.link.demand(*_telling(run, said))
-        while gateway.loop.time() - began_s < _PATIENCE_S:
+        while True:
             await asyncio.sleep(_LOOKS_S[min(looks, len(_LOOKS_S) - 1)])
             looks += 1
             (found,) = await gateway.link.demand(("GET", key))
@@ -92,7 +92,9 @@ class HandingOver:
                 return False
             if not await gateway.ownership.is_alive(run):
                 return True
-        return True
+            # One that is stopped may go on at any time, until its lease is over.
+            if gateway.loop.time() - began_s > _PATIENCE_S and await gateway.ownership.is_at_work(run):
+                return True
 
     async def tell_of_me(self) -> None:
         """Let the other gateways see that this one is there, or is there no more. Raises: StoreFault."""

@@ -16,6 +16,7 @@ from streamd.clients.topics.messages import pack
 # Messages that may be on their way: fewer than the names of one producer that a window keeps, so that a message that is
 # sent again after a lost connection is always recognised.
 UNDER_WAY_MAX: Final = 8_000
+_HELD_S: Final = 0.02
 _EXHAUSTED: Final = "exhausted the last possible ID"
 
 # Gets the entry ID as the store says it, or None and the error.
@@ -76,9 +77,9 @@ class _OfLog:
 class Publishing:
     """The way of all messages into the logs. run: a name that no other run of a gateway has.
 
-    around: returns requests that have to be before a batch, and those that have to follow it, with the function
-    that takes their single reply each. on_stored: gets how long a batch took from its first message to the store's
-    answer, in seconds, and how many messages it has.
+    may_send: says whether messages may be sent now; until then they wait. around: returns requests that have to be
+    before a batch, and those that have to follow it, with the function that takes their single reply each. on_stored:
+    gets how long a batch took from its first message to the store's answer, in seconds, and how many messages it has.
     """
 
     def __init__(self, link: Link, run: str) -> None:
@@ -94,6 +95,7 @@ class Publishing:
         self._is_planned = False
         self._gathering = Gathering()
         self._began_s = 0.0  # when the first came of those that wait
+        self.may_send: Callable[[], bool] = lambda: True
         self.stored = 0
         self.backlog_bytes = 0  # of the messages that are not stored yet
         self.on_stored: Callable[[float, int], None] = lambda took_s, count: None
@@ -136,7 +138,21 @@ class Publishing:
         else:
             self._loop.call_soon(self._flush)
 
+    def drop(self, publisher: bytes) -> None:
+        """Forget the messages of a client that wait to be sent: it has gone elsewhere, and sends them again there."""
+        for of_log in self._logs.values():
+            gone = [one for one in of_log.waiting if one.publisher == publisher]
+            if gone:
+                of_log.waiting = [one for one in of_log.waiting if one.publisher != publisher]
+                self._waiting -= len(gone)
+                for one in gone:
+                    self.backlog_bytes -= one.size_bytes
+                    one.done(None, "another gateway has taken the session")
+
     def _flush(self) -> None:
+        if not self.may_send():
+            self._loop.call_later(_HELD_S, self._flush)
+            return
         self._is_planned = False
         room = UNDER_WAY_MAX - self._under_way
         parts: list[bytes] = []
