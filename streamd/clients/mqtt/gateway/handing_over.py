@@ -1,6 +1,6 @@
 """Lets a client go from one gateway to another: the one that has it is told, closes its connection, and lets go.
 
-mqtt:told:<run>   list: what a gateway is told by others, in JSON; it expires
+mqtt:told:<run>   list: messages of other gateways to one, in JSON; it expires
     client        whose connection is to be closed
     pointer       the pointer that its session has; no field for a client without a session in the store
     since_ms      then, when the client has connected elsewhere
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.store.link import Target
 
-_WAIT_S: Final = 5  # of one request for what others tell
+_WAIT_S: Final = 5  # of one request for a message
 _TOLD_S: Final = 60  # after which nobody waits for it
 _LOOKS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
 # A gateway that lives, and does not let go for so long, loses the session: what it still writes does not count.
@@ -38,7 +38,7 @@ class HandingOver:
         self.link = Link(target, "streamd-mqtt-told")
 
     async def run(self) -> None:
-        """Do what others tell, again and again."""
+        """Do as other gateways tell, again and again."""
         key = told_key(self._gateway.run)
         while True:
             (told,) = await self.link.ask(("BLPOP", key, _WAIT_S))

@@ -204,7 +204,7 @@ def _peer_of(text: bytes) -> Peer | None:
 
 
 def told_key(run: str) -> str:
-    """Return the key of the list of what others tell a gateway."""
+    """Return the key of the list of messages to a gateway."""
     return f"mqtt:told:{run}"
 
 

@@ -6,8 +6,8 @@ mqtt:sessions                    sorted set: client identifiers by the time at w
 mqtt:wills                       sorted set: client identifiers by the time at which a will with a delay is published
 mqtt:user:{<user>}               set: the client identifiers of a user's sessions
 
-A gateway writes to the hash only while it owns the session. Who takes a session from another owner raises the epoch:
-the hash gets another name, so that what the older owner still writes does not reach it.
+A gateway writes to the hash only while it owns the session. A gateway that takes a session from another owner raises
+the epoch: the hash gets another name, so that what the older owner still writes does not reach it.
 
 version          of this layout, 2: a gateway refuses a later one, and takes up those of version 1
 uid              the session's own name; another session of the same client has another
