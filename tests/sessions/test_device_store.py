@@ -10,6 +10,7 @@ import redis.asyncio
 from demo.proxy import CuttingProxy
 from streamd.clients.sessions import AsyncDeviceStore, DeviceStore, Message, Session
 from streamd.clients.sessions.requests import ADD
+from streamd.testing import EmbeddedServer
 
 FULL = Message(
     "devices/7/commands",
@@ -111,6 +112,50 @@ def test_messages_that_are_removed_or_expired_come_no_more(server, client):
     assert payloads(store.get("c")) == [b"b", b"c"]
     server.let_expire(11, "{c}_messages_2")
     assert payloads(store.get("c")) == [b"c"]
+
+
+EXPIRING = [
+    Message("t", b"a", expiry_s=600),
+    Message("t", b"b"),
+    Message("t", b"c", qos=2, expiry_s=600),
+    Message("t", b'"msgExpiryInterval":7'),
+    Message("t", b"e", user_properties=(("msgExpiryInterval", '"msgExpiryInterval":7'),)),
+    Message("t", b"f", expiry_s=4_294_967_295),
+]
+
+
+def check_what_is_left(messages):
+    first, second, third, *others, last = messages
+    assert 349 <= first.expiry_s <= 350
+    assert second.expiry_s is None
+    assert (third.packet_type, third.expiry_s) == ("PUBREL", 600)  # it no longer expires
+    assert [message.expiry_s for message in others] == [None, None]
+    assert 4_294_967_044 <= last.expiry_s <= 4_294_967_045
+
+
+def test_get_returns_what_is_left_of_an_expiry(server, store):
+    store.add("c", EXPIRING)
+    store.mark_pubrel("c", 3)
+    server.let_pass(250, "{c}_messages_1", "{c}_messages_6")
+    check_what_is_left(store.get("c"))
+    later = store.buffered.get("c")
+    store.flush()
+    check_what_is_left(later.result())
+    # What is stored is what was given, as other programs expect it.
+    assert b'"msgExpiryInterval":600' in server.client.get("{c}_messages_1")
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "expiry_s"), [(0, 60), (1, 60), (1_000, 59), (1_001, 59), (58_999, 2), (59_000, 1), (59_999, 1)]
+)
+def test_what_is_left_of_an_expiry_is_rounded_up_and_at_least_a_second(passed_ms, expiry_s):
+    with EmbeddedServer() as server, DeviceStore(server.client()) as store:
+        store.add("c", Message("t", expiry_s=60))
+        server.advance(milliseconds=passed_ms)
+        (message,) = store.get("c")
+        assert message.expiry_s == expiry_s
+        server.advance(milliseconds=60_000 - passed_ms)
+        assert store.get("c") == []
 
 
 def test_no_messages_are_no_request(store, client):
@@ -326,6 +371,16 @@ def test_tasks_share_a_store_and_what_they_ask_for_goes_together(server):
 
     run_async(server, story, flush_commands=4)
     assert server.client.exists("{c1}_messages") == 0
+
+
+def test_get_of_a_store_for_asyncio_returns_what_is_left_of_an_expiry(server):
+    async def story(store):
+        await store.add("c", EXPIRING)
+        await store.mark_pubrel("c", 3)
+        server.let_pass(250, "{c}_messages_1", "{c}_messages_6")
+        check_what_is_left(await store.get("c"))
+
+    run_async(server, story)
 
 
 def test_tasks_get_the_errors_of_their_own_requests(server):

@@ -87,7 +87,7 @@ class Requests:
 
     def get(self, client_id: str) -> Request[list[Message]]:
         """Return the request for a session's messages."""
-        return self._run(GET, (self.layout.messages(client_id),), (), lambda texts: [from_json(text) for text in texts])
+        return self._run(GET, (self.layout.messages(client_id),), (), _messages)
 
     def remove(self, client_id: str, packet_id: int) -> Request[None]:
         """Return the request that removes one message."""
@@ -120,6 +120,10 @@ class Requests:
 
 def _nothing(reply: Any) -> None:
     pass
+
+
+def _messages(reply: Any) -> list[Message]:
+    return [from_json(text, left_ms) for text, left_ms in zip(*reply, strict=True)]
 
 
 def _session(reply: Any) -> Session | None:
