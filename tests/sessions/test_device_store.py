@@ -219,7 +219,7 @@ def test_a_packet_id_that_cannot_be_is_refused(client, store, packet_id):
 @pytest.mark.parametrize(
     "bad",
     [
-        *({"limit": 0}, {"limit": 65_536}, {"limit": -1}, {"limit": "10"}, {"limit": None}),
+        *({"limit": 0}, {"limit": 65_536}, {"limit": -1}, {"limit": "10"}, {"limit": True}),
         *({"ttl_s": 0}, {"ttl_s": -1}, {"ttl_s": 1.5}, {"ttl_s": 2**32}, {"prefix": "a{"}),
     ],
     ids=repr,
@@ -228,6 +228,52 @@ def test_a_packet_id_that_cannot_be_is_refused(client, store, packet_id):
 def test_a_store_that_cannot_be_is_refused(client, kind, bad):
     with pytest.raises(ValueError):
         kind(client, **bad)
+
+
+@pytest.mark.parametrize("kind", [DeviceStore, AsyncDeviceStore])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        *(("65536", "65536"), ("0", "0"), ("-1", "-1"), ("many", "many"), ("", "''"), ("10.5", "10.5"), ("1e3", "1e3")),
+        *((" 10", " 10"), ("+10", "+10"), ("1_000", "1_000"), ("\u0664", "\u0664"), ("10\n", r"'10\n'")),
+        ("9" * 5_000, "9" * 40),
+    ],
+    ids=lambda text: repr(text)[:12],
+)
+def test_a_variable_that_is_no_limit_is_refused_with_a_line_that_names_it(client, kind, monkeypatch, text, shown):
+    monkeypatch.setenv("STREAMD_SESSIONS_LIMIT", text)
+    with pytest.raises(ValueError) as refused:
+        kind(client)
+    assert str(refused.value) == f"STREAMD_SESSIONS_LIMIT={shown}: give a number, 1 to 65535"
+    kind(client, limit=5)  # the variable is not needed, and not looked at
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(None, 4), (2, 2)])
+def test_the_variable_is_the_limit_of_a_store_without_an_argument(server, monkeypatch, limit, kept):
+    monkeypatch.setenv("STREAMD_SESSIONS_LIMIT", "4")
+    messages = [Message("t", b"%d" % number) for number in range(9)]
+
+    async def story(store):
+        await store.add("d", messages)
+        assert payloads(await store.get("d")) == [message.payload for message in messages[-kept:]]
+
+    with DeviceStore(server.client, limit) as store:
+        store.add("c", messages)
+        assert payloads(store.get("c")) == [message.payload for message in messages[-kept:]]
+    run_async(server, story, limit=limit)
+
+
+@pytest.mark.parametrize("text", ["1", "65535"])
+def test_the_variable_may_be_any_number_of_packet_ids(client, monkeypatch, text):
+    monkeypatch.setenv("STREAMD_SESSIONS_LIMIT", text)
+    DeviceStore(client)
+
+
+def test_without_the_variable_the_limit_is_ten_thousand(client, monkeypatch):
+    monkeypatch.delenv("STREAMD_SESSIONS_LIMIT", raising=False)
+    with DeviceStore(client) as store:
+        store.add("c", [Message("t")] * 10_001)
+        assert client.zcard("{c}_messages") == 10_000
 
 
 def test_no_more_messages_than_there_are_packet_ids_go_into_one_call(client, store):

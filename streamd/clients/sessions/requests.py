@@ -4,19 +4,20 @@ It knows no socket: `store` sends the requests by redis-py's client, `async_stor
 """
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from streamd.clients.sessions.limit import limit_of_variable
 from streamd.clients.sessions.messages import EXPIRY_S_MAX, Message, from_json, to_fields, to_json
 from streamd.clients.sessions.session_keys import PACKET_ID_MAX, Layout, check_integer
 
 T = TypeVar("T")
 Word = bytes | str | int
 
-LIMIT: Final = 10_000
 TTL_S: Final = 7 * 86_400
 
 
@@ -53,7 +54,9 @@ class Session(NamedTuple):
 class Requests:
     """Makes the requests of a store. All methods raise ValueError for wrong arguments, before anything is sent."""
 
-    def __init__(self, limit: int, ttl_s: int, prefix: str) -> None:
+    def __init__(self, limit: int | None, ttl_s: int, prefix: str) -> None:
+        if limit is None:
+            limit = limit_of_variable(os.environ)
         self.limit = check_integer("the limit of messages of a session", limit, 1, PACKET_ID_MAX)
         self.ttl_s = check_integer("the seconds that a message lives", ttl_s, 1, EXPIRY_S_MAX)
         self.layout = Layout(prefix)
