@@ -12,6 +12,9 @@ its PUBACK. In both cases the gateway sends the message again. In the second cas
 backend stores the name of the message (its topic, and the user property `iid` of the device) in the same transaction,
 and a message whose name it finds there is only acknowledged.
 
+The QoS is 1. With QoS 2 a kill could lose messages: paho answers them with PUBREC before the backend gets them, and
+keeps them only in memory.
+
 Ends with exit code 0 if each reading is in the sum once, else 1. With --without-names the backend looks no name up, and
 counts some readings twice. Without --url it starts a server of its own. It needs paho-mqtt, and streamd with the extra
 `mqtt`.
