@@ -13,7 +13,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.session.incoming import Incoming
-from streamd.clients.mqtt.session.outgoing import Outgoing
+from streamd.clients.mqtt.session.outgoing import Outgoing, Sent
 from streamd.clients.mqtt.store.link import StoreFault, Words
 from streamd.clients.mqtt.store.records import (
     INDEX,
@@ -236,7 +236,7 @@ class Connecting:
         awaiting = self._awaiting_keys(session)
         lost: list[int] = []
         elsewhere = await gateway.shares.take_up(record)
-        entries = await self._entries_of(record)
+        entries = await self.entries_of(record.in_flight)
         commands: list[Words] = [
             words,
             ("ZADD", INDEX, "+inf", record.client_id),
@@ -251,10 +251,8 @@ class Connecting:
                 if session.awaiting_keys is None:
                     session.awaiting_keys = {}
                 session.awaiting_keys[int(packet_id)] = key
-        limits = gateway.limits
-        asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
-        assert isinstance(asked, int)
-        outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
+        maximum = self._in_flight_max(packet, session)
+        outgoing: Outgoing[Flying] = Outgoing(maximum, record.last_packet_id, record.in_flight)
         session.outgoing = outgoing
         session.noted = {}
         session.numbers = dict(record.numbers)
@@ -282,9 +280,16 @@ class Connecting:
             keys += [log.awaiting_key(shard, session.uid) for shard in sorted(shards)]
         return keys
 
-    async def _entries_of(self, record: Record) -> dict[int, Stored]:
+    def _in_flight_max(self, packet: Connect, session: Session) -> int:
+        """Return how many messages may be in flight to a client; an application has packs instead of a maximum."""
+        asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
+        assert isinstance(asked, int)
+        gateway = self._gateway
+        return asked if gateway.packing.takes(packet, session) else min(asked, gateway.limits.in_flight_max)
+
+    async def entries_of(self, in_flight: list[Sent[Flying]]) -> dict[int, Stored]:
         """Return the messages that have to be sent again, by packet identifier, as far as the logs still have them."""
-        wanted = [one for one in record.in_flight if one.needs_entry]
+        wanted = [one for one in in_flight if one.needs_entry]
         commands: list[Words] = []
         for sent in wanted:
             place = sent.place.place if isinstance(sent.place, Shared) else sent.place
@@ -331,9 +336,8 @@ class Connecting:
         gateway.counters.connects += 1
         connection.since_s = time.time()
         if session.outgoing is None:
-            asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
-            assert isinstance(asked, int)
-            session.outgoing = Outgoing(min(asked, limits.in_flight_max))
+            session.outgoing = Outgoing(self._in_flight_max(packet, session))
+        gateway.packing.begin(connection, packet, session)
         session.incoming = Incoming(
             limits.receive_maximum if packet.version == 5 else 65_535, session.awaiting_keys or ()
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.delivering import More
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.gateway.session import Session
+    from streamd.clients.mqtt.store.records import Flying
     from streamd.clients.mqtt.store.stored import Stored
 
 _NO_LIMIT: Final = 268_435_460
@@ -34,6 +35,7 @@ class Connection:
     """The asyncio.Protocol of one socket. (It has no base: compiled, one that is interpreted would slow all look-ups.)
 
     is_busy: a packet is being worked on, and those behind it wait. is_full: the client does not read what it is sent.
+    flush_every: so many packets are written before the end of the turn; 0 for any number.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class Connection:
         "connect_timer",
         "decoder",
         "due",
+        "flush_every",
         "gateway",
         "heard_s",
         "is_busy",
@@ -75,7 +78,7 @@ class Connection:
         self.heard_s = 0.0
         self.since_s = 0.0  # of its CONNECT, in Unix seconds
         self.keep_alive_s = 0.0
-        self.due = 0
+        self.due = self.flush_every = 0
         self.packet_bytes_max = _NO_LIMIT
         self.tells_problems = True
         self.is_busy = self.is_full = self.is_closing = self.is_clean_end = self.is_refused = False
@@ -206,10 +209,12 @@ class Connection:
         """Send a packet with the others of this turn."""
         out = self._out
         if out is None:
-            self._out = [packet]
+            out = self._out = [packet]
             self.gateway.touch(self)
         else:
             out.append(packet)
+        if self.flush_every and len(out) >= self.flush_every:
+            self.flush()
 
     def flush(self) -> None:
         """Write the packets of this turn."""
@@ -336,8 +341,7 @@ class Connection:
         assert session is not None
         assert session.outgoing is not None
         place = session.outgoing.puback(packet.packet_id)
-        if place is not None:
-            self.gateway.acknowledged(session, place, packet.reason)
+        self._finished(session, packet.packet_id, place, packet.reason)
 
     def _pubrec(self, packet: p.Pubrec) -> None:
         session = self.session
@@ -353,16 +357,26 @@ class Connection:
                 self.write_now(released)
         elif answer == Answer.UNKNOWN:
             self.acknowledge(PacketType.PUBREL, packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+            self._finished(session, packet.packet_id, None, packet.reason)
         elif place is not None:
-            self.gateway.acknowledged(session, place, packet.reason)
+            self._finished(session, packet.packet_id, place, packet.reason)
 
     def _pubcomp(self, packet: p.Pubcomp) -> None:
         session = self.session
         assert session is not None
         assert session.outgoing is not None
         place = session.outgoing.pubcomp(packet.packet_id)
-        if place is not None:
-            self.gateway.acknowledged(session, place, packet.reason)
+        self._finished(session, packet.packet_id, place, packet.reason)
+
+    def _finished(self, session: Session, packet_id: int, place: Flying | None, reason: int) -> None:
+        """Note that a message is complete; place: None for one that is not known."""
+        if place is None:
+            if session.pack is not None:
+                self.gateway.packing.came_late(session)
+            return
+        if session.pack is not None:
+            self.gateway.packing.finished(session, packet_id, place)
+        self.gateway.acknowledged(session, place, reason)
 
     def _pubrel(self, packet: p.Pubrel) -> None:
         self.gateway.receiving.release(self, packet.packet_id)

@@ -16,6 +16,7 @@ import redis.asyncio
 
 from streamd.clients.mqtt.access import Access, ClientRights, Rights
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.applications import Applications
 from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
 from streamd.clients.mqtt.gateway.connection import Connection
@@ -25,6 +26,7 @@ from streamd.clients.mqtt.gateway.keep_alive import KeepAlive
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.noting import Noting
 from streamd.clients.mqtt.gateway.ownership import OWNER, CannotStart, Ownership
+from streamd.clients.mqtt.gateway.packing import Packing
 from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
@@ -68,6 +70,7 @@ class Settings:
     allow_anonymous: bool = False
     is_loopback: bool = True
     certificate_kinds: frozenset[str] = frozenset()  # the listeners whose certificates name the users
+    applications: Applications = field(default_factory=Applications)
 
 
 class Gateway:
@@ -95,6 +98,7 @@ class Gateway:
         self.retained = Retained(self)
         self.wills = Wills(self)
         self.shares = Shares(self, settings.url)
+        self.packing = Packing(self, settings.applications)
         self.delivery = Delivery(
             self.counters,
             self.now_ms,
@@ -104,6 +108,7 @@ class Gateway:
             self.shares.begun,
             self.shares.left_out,
         )
+        self.delivery.packing = self.packing
         self.delivery.retained_for = self.retained.waiting
         self.noting.position_of = self._positions
         self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver, self.warn)
@@ -373,6 +378,7 @@ class Gateway:
         if not self._is_stopping:
             self.loop.call_later(_TICK_S, self._tick)
             self.keep_alive.check()
+            self.packing.check()
             self.relieve()
 
     def _begin_chore(self, seconds: float, chore: Callable[[], Coroutine[Any, Any, Any]]) -> None:

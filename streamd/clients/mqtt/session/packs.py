@@ -1,4 +1,4 @@
-"""The pack of one reader of an application: what it may be sent before the rest is acknowledged, sent again or dropped."""
+"""The pack of one reader of an application: what it is sent before it has to acknowledge, in time, all of that."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -30,8 +30,8 @@ class Due(IntEnum):
 class Pack:
     """The messages that one reader was sent and that are not all acknowledged.
 
-    A pack is open for messages until it is full, until the first acknowledgement, or for a second. When nothing in it is
-    unacknowledged any more, it is committed, and the next one begins. Messages of QoS 0 take a place in it, and are
+    A pack is open for messages until it is full, until the first acknowledgement, or for a second. When nothing in it
+    is unacknowledged any more, it is committed, and the next one begins. Messages of QoS 0 take a place in it, and are
     never unacknowledged. Times are arguments, in milliseconds of one clock.
 
     ids: what a session that is resumed has in flight: a pack that is closed. retries: how often that was sent again.
@@ -92,7 +92,7 @@ class Pack:
             self._close()
 
     def due(self, now_ms: int) -> Due | None:
-        """Return what has to be done; None while it has time. With AGAIN a retry is counted, and its time begins anew."""
+        """Return what has to be done, None while it has time. AGAIN counts as a retry, and its time begins anew."""
         due_ms = self.due_ms
         if due_ms is None or now_ms < due_ms:
             return None
