@@ -28,7 +28,7 @@ class PacksClock:
 @asynccontextmanager
 async def packing(store, *, ids=("app*",), limits=None, others=None, **words):
     """A gateway whose clients `app...` are applications, and the clock of their packs."""
-    settings = {"applications": Applications(ids=ids, **words), **(others or {})}
+    settings = {"applications": Applications(ids=ids, **words), **(others or {})}  # others: of `running`
     async with running(store, limits=limits, **settings) as gateway:
         yield gateway, PacksClock(gateway)
 
