@@ -4,10 +4,12 @@ import asyncio
 import socket
 
 import pytest
+import redis.asyncio
 
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.gateway.packing import HIGH_BYTES, LOW_BYTES
+from tests.mqtt.gateway.door import Door
 from tests.mqtt.gateway.in_process import connect
 from tests.mqtt.gateway.moved_packs import (
     LASTING,
@@ -19,6 +21,7 @@ from tests.mqtt.gateway.moved_packs import (
     packing,
     publish_many,
     quiet,
+    until,
 )
 
 MODES = ("any", "ordered")
@@ -150,6 +153,78 @@ def test_a8_a_pack_is_not_sent_again_to_a_client_that_does_not_read(streamd_stor
             found = [await app.receive() for _ in range(number)]
             assert [int(one.payload.split()[0]) for one in found] == list(range(number))
             assert not any(one.dup for one in found)
+
+    asyncio.run(main())
+
+
+@pytest.mark.interpreted(reason="a compiled part takes no method of a test")
+def test_a4_a_pack_that_has_not_left_is_not_sent_again(streamd_store):
+    async def main():
+        door = Door(streamd_store)
+        await door.open()
+        async with packing(door.url, retries=1, wait_s=1) as (gateway, clock):
+            app = await application(gateway, p.Subscription("t/+", 1), version=4)
+            publisher = await connect(gateway.port, "publisher")
+            hold = gateway.delivery.hold
+
+            def hold_up(session, packet):
+                door.hold_up()
+                hold(session, packet)
+
+            gateway.delivery.hold = hold_up
+            publisher.send(p.Publish(b"t/a", b"0", 1, packet_id=1))
+            await until(lambda: gateway.clients["app"].held is not None)
+            for _ in range(5):
+                clock.advance(1)
+            assert (gateway.counters.pack_retries, gateway.counters.pack_drops) == (0, 0)
+            gateway.delivery.hold = hold
+            await door.open()
+            assert ids(await come(app, 1)) == [(1, False)]
+            clock.advance(1)
+            assert ids(await come(app, 1)) == [(1, True)]
+
+    asyncio.run(main())
+
+
+def test_a_pack_that_the_store_does_not_read_for_a_retry_is_not_lost(streamd_store, capsys):
+    async def main():
+        async with packing(streamd_store, retries=1) as (gateway, clock):
+            app = await application(gateway, p.Subscription("t/+", 1), version=4)
+            publisher = await connect(gateway.port, "publisher")
+            await publish_many(publisher, [0])
+            await come(app, 1)
+            async with redis.asyncio.Redis.from_url(streamd_store) as client:
+                await client.acl_setuser("default", enabled=True, nopass=True, keys="*", commands=["+@all", "-xrange"])
+                clock.advance(20)
+                assert await app.quiet() == []
+                clock.advance(20)
+                assert await app.quiet() == []
+                await client.acl_setuser("default", enabled=True, nopass=True, keys="*", commands=["+@all"])
+            clock.advance(20)
+            assert ids(await come(app, 1)) == [(1, True)]
+            assert gateway.counters.pack_drops == 0
+            clock.advance(20)
+            assert await app.quiet() == []
+            assert gateway.counters.pack_drops == 1
+
+    asyncio.run(main())
+    assert "a pack cannot be sent again: NOPERM" in capsys.readouterr().err
+
+
+def test_retained_messages_come_in_packs(store):
+    async def main():
+        async with packing(store, pack=2) as (gateway, _):
+            publisher = await connect(gateway.port, "publisher")
+            for number in range(5):
+                await publisher.publish(b"t/%d" % number, b"%d" % number, 1, retain=True)
+            app = await application(gateway, p.Subscription("t/+", 1))
+            got = []
+            for count in (2, 2, 1):
+                found = await come(app, count)
+                got += numbers(found)
+                for one in found:
+                    app.acknowledge(one)
+            assert sorted(got) == list(range(5))
 
     asyncio.run(main())
 

@@ -8,7 +8,7 @@ from streamd.clients.mqtt.session.outgoing import Answer, Outgoing, State
 from streamd.clients.mqtt.session.packs import OPEN_MS, Due, Pack, Policy
 
 WAIT_MS = 3 * OPEN_MS
-STEPS = ["send 0", "send 1", "ack first", "ack last", "wait", "wait long", "check", "resume"]
+STEPS = ["send 0", "send 1", "ack first", "ack last", "wait", "wait long", "check", "put off", "resume"]
 POLICIES = [Policy(size, WAIT_MS, retries, skips) for size in (1, 2, 3) for retries in (0, 1, 2) for skips in (False,)]
 POLICIES.append(Policy(2, WAIT_MS, 1, True))
 
@@ -46,7 +46,9 @@ class Sends:
     def due(self, now):
         if not self.unacknowledged():
             return None
-        last = max(at for kind, one, at in self.events if (kind == "send" and one) or kind in ("again", "resume"))
+        last = max(
+            at for kind, one, at in self.events if (kind == "send" and one) or kind in ("again", "put off", "resume")
+        )
         if now - last < self.policy.wait_ms:
             return None
         if self.policy.skips or self.retries() == self.policy.retries != 0:
@@ -88,6 +90,11 @@ def run(policy, steps):
             elif found == Due.DROP:
                 assert pack.drop() == waiting, steps
                 model.events = []
+        elif step == "put off":
+            found = [at for at, (kind, _, _) in enumerate(model.events) if kind == "again"]
+            if found:
+                pack.put_off(now)
+                model.events[found[-1]] = ("put off", 0, now)
         else:
             pack = Pack(policy, pack.ids, pack.retries, now)
             if waiting:

@@ -288,7 +288,10 @@ class Connecting:
         return asked if gateway.packing.takes(packet, session) else min(asked, gateway.limits.in_flight_max)
 
     async def entries_of(self, in_flight: list[Sent[Flying]]) -> dict[int, Stored]:
-        """Return the messages that have to be sent again, by packet identifier, as far as the logs still have them."""
+        """Return the messages that have to be sent again, by packet identifier, as far as the logs still have them.
+
+        Raises: StoreFault.
+        """
         wanted = [one for one in in_flight if one.needs_entry]
         commands: list[Words] = []
         for sent in wanted:
@@ -303,7 +306,9 @@ class Connecting:
         replies = await self._gateway.history.ask(*commands)
         for sent, reply in zip(wanted, replies, strict=True):
             place = sent.place.place if isinstance(sent.place, Shared) else sent.place
-            if isinstance(reply, Exception) or not reply:
+            if isinstance(reply, Exception):  # to take the message for removed would lose it
+                raise StoreFault(str(reply))
+            if not reply:
                 continue
             one = parse_stored(place.log, place.generation, place.shard, place.entry_id, reply[0][1])
             # QoS 2 that was sent once is finished, also when its time is over.

@@ -28,9 +28,8 @@ class Packing:
     def __init__(self, gateway: Gateway, applications: Applications) -> None:
         self._gateway, self._applications = gateway, applications
         self._loop = gateway.loop
-        self._due: list[
-            tuple[int, int, Session, Pack]
-        ] = []  # a heap of the packs, by when they are due at the earliest
+        # A heap of the packs, by when they are due at the earliest; with what had not left at the last look.
+        self._due: list[tuple[int, int, Session, Pack, list[bytes] | None]] = []
         self._number = 0
 
     def now_ms(self) -> int:
@@ -116,30 +115,40 @@ class Packing:
 
     # What is due.
 
-    def _watch(self, session: Session, pack: Pack) -> None:
+    def _watch(self, session: Session, pack: Pack, held: list[bytes] | None = None) -> None:
         due_ms = pack.due_ms
         if due_ms is not None and not pack.is_watched:
             pack.is_watched = True
             self._number += 1
-            heapq.heappush(self._due, (due_ms, self._number, session, pack))
+            heapq.heappush(self._due, (due_ms, self._number, session, pack, held))
 
     def check(self) -> None:
         """Do what is due."""
         now_ms = self.now_ms()
+        looked: list[tuple[Session, Pack, list[bytes] | None]] = []
         while self._due and self._due[0][0] <= now_ms:
-            _, _, session, pack = heapq.heappop(self._due)
+            _, _, session, pack, held = heapq.heappop(self._due)
             pack.is_watched = False
-            if session.connection is not None and (
-                pack is session.pack or pack in (session.share_packs or {}).values()
-            ):
-                self._look(session, session.connection, pack, now_ms)
-                self._watch(session, pack)
+            connection = session.connection
+            if connection is None or self._is_over(session, pack):
+                continue
+            if session.held is not None and (held is None or session.held is held):
+                # The store has not written the record since the last look: part of the pack may not have left.
+                looked.append((session, pack, session.held))
+            elif not self._look(session, connection, pack, now_ms):
+                looked.append((session, pack, None))
+        for session, pack, held in looked:
+            self._watch(session, pack, held)
 
-    def _look(self, session: Session, connection: Connection, pack: Pack, now_ms: int) -> None:
-        if connection.is_full or session.held is not None or not self._gateway.link.is_up:
-            # It does not wait for the client: part of it has not left yet. Its last send is still to come.
-            pack.resent(now_ms)
-            return
+    def _is_over(self, session: Session, pack: Pack) -> bool:
+        """Return whether a pack belongs to an earlier connection, or to a subscription that has ended."""
+        return pack is not session.pack and pack not in (session.share_packs or {}).values()
+
+    def _look(self, session: Session, connection: Connection, pack: Pack, now_ms: int) -> bool:
+        """Do what a pack is due for; return whether something was begun, after which it is watched again."""
+        if connection.is_full or not self._gateway.link.is_up:
+            pack.resent(now_ms)  # it does not wait for the client: its time begins when that reads again
+            return False
         due = pack.due(now_ms)
         if due == Due.DROP:
             self._drop(session, connection, pack.ids)
@@ -149,14 +158,13 @@ class Packing:
         elif due == Due.AGAIN:
             self._gateway.counters.pack_retries += 1
             self._note(session)
-            if connection.version == 5 and not self._applications.resend_v5:
-                text = (
-                    f"a pack was not acknowledged within {self._applications.wait_s} seconds: come again for the rest"
-                )
-                self._gateway.log_fault(connection, f"{text}; packets not acknowledged: {len(pack.ids)}")
-                connection.close(Reason.UNSPECIFIED_ERROR, text)
-            else:
+            if connection.version < 5 or self._applications.resend_v5:
                 self._gateway.spawn(self._send_again(session, connection, pack))
+                return True
+            text = f"a pack was not acknowledged within {self._applications.wait_s} seconds: come again for the rest"
+            self._gateway.log_fault(connection, f"{text}; packets not acknowledged: {len(pack.ids)}")
+            connection.close(Reason.UNSPECIFIED_ERROR, text)
+        return False
 
     def _say_dropped(self, connection: Connection, pack: Pack) -> None:
         times = f"after {pack.retries} retries" if pack.retries else "and are not sent again"
@@ -171,10 +179,14 @@ class Packing:
         in_flight = [one for one in outgoing.in_flight if one.packet_id in asked]
         try:
             entries = await gateway.connecting.entries_of(in_flight)
-        except StoreFault:
-            return  # the pack is due again
+        except StoreFault as fault:
+            gateway.log_fault(connection, f"a pack cannot be sent again: {fault}")
+            pack.put_off(self.now_ms())
+            self._watch(session, pack)
+            return
         if session.connection is not connection:
             return
+        pack.resent(self.now_ms())
         there = set(pack.ids) & asked  # some may have been acknowledged meanwhile
         lost = [one.packet_id for one in in_flight if one.packet_id in there and one.needs_entry]
         lost = [packet_id for packet_id in lost if packet_id not in entries]
@@ -183,6 +195,7 @@ class Packing:
             pack.finished(packet_id)
         session.resending = {**(session.resending or {}), **entries}
         outgoing.again(there.difference(lost))
+        self._watch(session, pack)
         self._go_on(session)
 
     def _drop(self, session: Session, connection: Connection, ids: list[int]) -> None:

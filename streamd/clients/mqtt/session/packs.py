@@ -85,6 +85,12 @@ class Pack:
         """Note that something in it is sent again: its time begins anew."""
         self._last_ms = now_ms
 
+    def put_off(self, now_ms: int) -> None:
+        """Take back the last retry, which could not be sent."""
+        if self._retries:  # it may be the next pack by now
+            self._retries -= 1
+        self._last_ms = now_ms
+
     def finished(self, packet_id: int) -> None:
         """Note that a message is acknowledged to its end, or is not sent any more."""
         if packet_id in self._waiting:
