@@ -227,6 +227,16 @@ def test_what_has_come_to_its_release_is_only_released_again():
     assert [(sent.packet_id, sent.needs_entry) for sent in found] == [(1, True), (2, False), (3, True)]
 
 
+def test_messages_are_sent_again_in_the_order_of_their_first_sends_also_when_identifiers_begin_again():
+    """A5"""
+    one = Outgoing(10, last_packet_id=65_533)
+    sent = [one.send("p", 1) for _ in range(4)]
+    assert sent == [65_534, 65_535, 1, 2]
+    one.again([2, 65_535])
+    one.again([1, 65_534])
+    assert [one.next_resend().packet_id for _ in range(4)] == sent
+
+
 @pytest.mark.parametrize("late", [(("pubrec", 0x80),), (("pubrec", 0), ("pubcomp", None))])
 def test_a_dropped_message_of_qos_2_gives_its_quota_back_when_the_client_ends_it(late):
     one = Outgoing(1)
