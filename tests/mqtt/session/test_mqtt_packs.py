@@ -237,6 +237,17 @@ def test_messages_are_sent_again_in_the_order_of_their_first_sends_also_when_ide
     assert [one.next_resend().packet_id for _ in range(4)] == sent
 
 
+def test_the_identifier_of_a_dropped_message_is_not_given_again_before_the_client_has_ended_it():
+    one = Outgoing(10)
+    assert one.send("p", 1) == 1
+    one.abandon([1], keeps_quota=True)
+    one.last_packet_id = 65_535
+    assert one.send("p", 1) == 2
+    one.puback(1)
+    one.last_packet_id = 65_535
+    assert one.send("p", 1) == 1
+
+
 @pytest.mark.parametrize("late", [(("pubrec", 0x80),), (("pubrec", 0), ("pubcomp", None))])
 def test_a_dropped_message_of_qos_2_gives_its_quota_back_when_the_client_ends_it(late):
     one = Outgoing(1)
