@@ -172,6 +172,36 @@ def test_a8_unsent_output_pauses_all_readers_of_a_client_and_they_go_on_below_th
     asyncio.run(main())
 
 
+@pytest.mark.interpreted(reason="a compiled gateway takes no method of a test")
+def test_a8_what_is_sent_again_to_a_client_that_does_not_read_waits_too(streamd_store):
+    async def main():
+        async with packing(streamd_store, pack=100) as (gateway, _):
+            app = await application(gateway, p.Subscription("t/+", 1))
+            publisher = await connect(gateway.port, "publisher")
+            for number in range(100):
+                await publisher.publish(b"t/a", b"%d " % number + bytes(40_000))
+            first = [await app.receive(acknowledges=False) for _ in range(100)]
+            app.writer.close()
+            begin = gateway.packing.begin
+
+            def beginning(connection, packet, session):
+                begin(connection, packet, session)
+                connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+
+            gateway.packing.begin = beginning
+            app = await Stuck().open(gateway.port)
+            app.send(p.Connect(5, "app", False, properties=LASTING))
+            await app.expect(p.Connack)
+            app.stop()
+            connection = gateway.clients["app"].connection
+            await until(lambda: connection.is_full)
+            assert connection.transport.get_write_buffer_size() <= HIGH_BYTES + 10 * 40_100
+            app.go_on()
+            assert [await app.receive() for _ in range(100)] == [one._replace(dup=True) for one in first]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_a8_a_pack_is_not_sent_again_to_a_client_that_does_not_read(streamd_store, version):
     async def main():
