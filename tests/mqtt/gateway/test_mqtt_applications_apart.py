@@ -398,6 +398,8 @@ def test_a12_what_a_shared_subscription_drops_no_other_member_gets(store, mode, 
             assert gateway.counters.pack_drops == 3
             other = await application(gateway, p.Subscription("$share/g/t/+", qos), client_id="app2")
             await app.disconnect()
+            ended = await connect(gateway.port, "app", True, 4)  # its session is over: others get what it had
+            assert not ended.connack.session_present
             assert await quiet(other, gateway) == []
             await publish_many(publisher, [3], qos=qos)
             assert numbers([await other.receive()]) == [3]

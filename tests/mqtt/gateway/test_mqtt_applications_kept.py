@@ -181,6 +181,23 @@ def test_a14_a_reader_behind_the_retention_is_told_once_and_goes_on(store, versi
 
 
 @pytest.mark.parametrize("version", [4, 5])
+def test_a14_a_line_tells_a_gap_once_until_the_next_message(streamd_store, version, capsys):
+    async def main():
+        async with packing(streamd_store) as (gateway, _):
+            app = await application(gateway, p.Subscription("t/+", 1), version=version)
+            publisher = await connect(gateway.port, "publisher")
+            delivery, session = gateway.delivery, gateway.clients["app"]
+            for number in range(2):
+                for _ in range(3):  # shards
+                    delivery.missed(session, delivery.replays["mqtt"].tailed)
+                await publish_many(publisher, [number])
+                app.acknowledge(await app.receive())
+
+    asyncio.run(main())
+    assert sum("too late" in one for one in capsys.readouterr().err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("version", [4, 5])
 def test_a14_what_was_removed_while_it_was_in_flight_is_dropped_and_counted(store, version):
     async def main():
         client = redis.asyncio.Redis.from_url(store)
