@@ -7,6 +7,7 @@ import pytest
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.limits import Limits
 from tests.mqtt.gateway.in_process import connect
 from tests.mqtt.gateway.moved_packs import (
     LASTING,
@@ -115,6 +116,24 @@ def test_a3_the_first_acknowledgement_closes_a_pack_and_so_does_a_second(store):
             app.acknowledge(fourth)
             app.acknowledge(third)
             assert numbers(await come(app, 1)) == [4]
+
+    asyncio.run(main())
+
+
+def test_a3_a_pack_may_be_larger_than_what_a_device_has_in_flight(store):
+    async def main():
+        async with packing(store, limits=Limits(in_flight_max=3), pack=5) as (gateway, _):
+            publisher = await connect(gateway.port, "publisher")
+            app = await application(gateway, p.Subscription("t/+", 1))
+            device = await application(gateway, p.Subscription("t/+", 1), client_id="device")
+            await publish_many(publisher, range(10))
+            await come(app, 5)
+            await come(device, 3)
+            for one in (app, device):
+                await one.disconnect()
+            app, device = await application(gateway), await application(gateway, client_id="device")
+            await come(app, 5)
+            await come(device, 3)
 
     asyncio.run(main())
 
@@ -272,19 +291,23 @@ def test_a6_a_pack_may_be_skipped(store, version):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize(("version", "count"), [(4, 3), (5, 0)])
-def test_a6_what_is_dropped_counts_for_the_receive_maximum_of_mqtt_5(store, version, count):
+def test_a6_what_is_dropped_counts_for_the_receive_maximum_of_mqtt_5(store, version, count, qos):
     async def main():
         async with packing(store, pack=3, skips=True) as (gateway, clock):
             maximum = {Property.RECEIVE_MAXIMUM: 3}
-            app = await application(gateway, p.Subscription("t/+", 1), version=version, properties=maximum)
+            app = await application(gateway, p.Subscription("t/+", qos), version=version, properties=maximum)
             publisher = await connect(gateway.port, "publisher")
-            await publish_many(publisher, range(7))
-            found = await come(app, 3)
+            await publish_many(publisher, range(7), qos=qos)
+            await come(app, 3)
             clock.advance(20)
             await come(app, count)
             if version == 5:
-                app.acknowledge(found[1])  # late
+                # Late.
+                app.send(p.Puback(2) if qos == 1 else p.Pubrec(2, Reason.QUOTA_EXCEEDED))
+                if qos == 2:
+                    assert await app.expect(p.Pubrel) == p.Pubrel(2, Reason.PACKET_IDENTIFIER_NOT_FOUND)
                 assert ids(await come(app, 1)) == [(4, False)]
                 await app.disconnect()
                 app = await application(gateway, properties=maximum)

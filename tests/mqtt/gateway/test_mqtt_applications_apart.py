@@ -381,9 +381,35 @@ def test_a12_a_stalled_shared_subscription_leaves_the_main_one_alone_and_the_oth
     asyncio.run(main())
 
 
+def test_a12_what_a_stalled_member_has_no_room_for_goes_to_the_others(store):
+    async def main():
+        async with packing(store, share_pack=3) as (gateway, _):
+            members = [
+                await application(gateway, p.Subscription("$share/g/t/+", 1), client_id=name)
+                for name in ("app", "other")
+            ]
+            publisher = await connect(gateway.port, "publisher")
+            await publish_many(publisher, range(3))
+            taken = [await one.quiet() for one in members]
+            for one in taken[1]:
+                members[1].acknowledge(one)
+            stalled = len(taken[0])
+            await publish_many(publisher, range(3, 30))
+            got = len(taken[1])
+            while got < 27:
+                await members[1].receive()
+                got += 1
+                if stalled < 3:
+                    stalled += len(await members[0].quiet())
+            assert stalled == 3
+            assert await quiet(members[1], gateway) == []
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a12_what_a_shared_subscription_drops_no_other_member_gets(store, mode, qos):
+def test_a12_what_a_shared_a_shared_subscription_drops_no_other_member_gets(store, mode, qos):
     async def main():
         async with packing(store, share_pack=3, retries=1) as (gateway, clock):
             app = await application(gateway, version=4, clean=False)

@@ -93,6 +93,25 @@ def test_a9_a_pack_is_in_the_record_before_it_leaves(store):
     asyncio.run(main())
 
 
+@pytest.mark.interpreted(reason="a compiled gateway has its constants within")
+def test_a9_acknowledgements_are_written_sooner_than_those_of_devices(store, monkeypatch):
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.noting._LATER_S", 3_600.0)
+
+    async def main():
+        client = redis.asyncio.Redis.from_url(store)
+        async with packing(store) as (gateway, _):
+            app = await application(gateway, p.Subscription("t/+", 1))
+            publisher = await connect(gateway.port, "publisher")
+            await publish_many(publisher, range(2))
+            found = await come(app, 2)
+            await in_record(client, [1, 2])
+            app.acknowledge(found[0])
+            await in_record(client, [2])
+        await client.aclose()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_a9_the_retries_of_a_pack_survive_the_gateway(store, version):
     async def main():
