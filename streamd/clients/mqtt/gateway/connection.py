@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.delivering import More
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.gateway.session import Session
-    from streamd.clients.mqtt.store.records import Flying
     from streamd.clients.mqtt.store.stored import Stored
 
 _NO_LIMIT: Final = 268_435_460
@@ -341,7 +340,10 @@ class Connection:
         assert session is not None
         assert session.outgoing is not None
         place = session.outgoing.puback(packet.packet_id)
-        self._finished(session, packet.packet_id, place, packet.reason)
+        if session.pack is not None:
+            self.gateway.packing.ended(session, packet.packet_id, place)
+        if place is not None:
+            self.gateway.acknowledged(session, place, packet.reason)
 
     def _pubrec(self, packet: p.Pubrec) -> None:
         session = self.session
@@ -357,26 +359,22 @@ class Connection:
                 self.write_now(released)
         elif answer == Answer.UNKNOWN:
             self.acknowledge(PacketType.PUBREL, packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
-            self._finished(session, packet.packet_id, None, packet.reason)
+            if session.pack is not None:
+                self.gateway.packing.ended(session, packet.packet_id, None)
         elif place is not None:
-            self._finished(session, packet.packet_id, place, packet.reason)
+            if session.pack is not None:
+                self.gateway.packing.ended(session, packet.packet_id, place)
+            self.gateway.acknowledged(session, place, packet.reason)
 
     def _pubcomp(self, packet: p.Pubcomp) -> None:
         session = self.session
         assert session is not None
         assert session.outgoing is not None
         place = session.outgoing.pubcomp(packet.packet_id)
-        self._finished(session, packet.packet_id, place, packet.reason)
-
-    def _finished(self, session: Session, packet_id: int, place: Flying | None, reason: int) -> None:
-        """Note that a message is complete; place: None for one that is not known."""
-        if place is None:
-            if session.pack is not None:
-                self.gateway.packing.came_late(session)
-            return
         if session.pack is not None:
-            self.gateway.packing.finished(session, packet_id, place)
-        self.gateway.acknowledged(session, place, reason)
+            self.gateway.packing.ended(session, packet.packet_id, place)
+        if place is not None:
+            self.gateway.acknowledged(session, place, packet.reason)
 
     def _pubrel(self, packet: p.Pubrel) -> None:
         self.gateway.receiving.release(self, packet.packet_id)

@@ -99,8 +99,12 @@ class Packing:
         """Note that a message is acknowledged, or is not sent any more."""
         self._pack_at(session, place).finished(packet_id)
 
-    def came_late(self, session: Session) -> None:
-        """Note an acknowledgement of what was dropped: there may be room again."""
+    def ended(self, session: Session, packet_id: int, place: object | None) -> None:
+        """Note the last acknowledgement of a message; place: None for one that is not known, or was dropped."""
+        if place is not None:
+            self.finished(session, packet_id, place)
+            return
+        # There may be room again.
         self._gateway.delivery.pump_soon(session)
         self._gateway.shares.go_on(session)
 
