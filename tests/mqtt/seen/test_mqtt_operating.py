@@ -99,6 +99,12 @@ def test_the_lag_of_a_client_that_takes_no_more_is_told(running, do):
         assert session["in_flight_number"] == 2
 
 
+def test_a_session_says_whether_its_client_is_an_application(running, do):
+    for client_id, is_application in (("backend-1", True), ("device-1", False)):
+        with running.client(client_id, properties=EXPIRY):
+            assert shown(do, client_id)["is_application"] is is_application
+
+
 def test_a_session_is_shown_whether_its_client_is_connected_or_not(running, do):
     will = p.Will(b"seen/will", b"gone", 1, True, {Property.WILL_DELAY_INTERVAL: 60})
     with running.client("keeps", username="ann", will=will, properties=EXPIRY, keep_alive_s=60) as keeps:

@@ -16,6 +16,7 @@ import redis.asyncio
 
 from streamd.clients.mqtt.access import Access, ClientRights, Rights
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.applications import Applications
 from streamd.clients.mqtt.gateway.chores import Chores
 from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
@@ -28,6 +29,7 @@ from streamd.clients.mqtt.gateway.leaving import Leaving
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.noting import Noting
 from streamd.clients.mqtt.gateway.ownership import CannotStart, Ownership
+from streamd.clients.mqtt.gateway.packing import Packing
 from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
@@ -69,6 +71,7 @@ class Settings:
     allow_anonymous: bool = False
     is_loopback: bool = True
     certificate_kinds: frozenset[str] = frozenset()  # the listeners whose certificates name the users
+    applications: Applications = field(default_factory=Applications)
 
 
 class Gateway:
@@ -96,6 +99,7 @@ class Gateway:
         self.retained = Retained(self)
         self.wills = Wills(self)
         self.shares = Shares(self, settings.url)
+        self.packing = Packing(self, settings.applications)
         self.delivery = Delivery(
             self.counters,
             self.now_ms,
@@ -105,6 +109,7 @@ class Gateway:
             self.shares.begun,
             self.shares.left_out,
         )
+        self.delivery.packing = self.packing
         self.delivery.retained_for = self.retained.waiting
         self.noting.position_of = self._positions
         self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver, self.warn)
@@ -386,6 +391,7 @@ class Gateway:
         if not self._is_stopping:
             self.loop.call_later(_TICK_S, self._tick)
             self.keep_alive.check()
+            self.packing.check()
             self.relieve()
 
     def relieve(self) -> None:
