@@ -361,18 +361,18 @@ def test_a10_what_has_expired_takes_no_packet_id_and_the_rest_says_what_is_left(
             for number, expiry_s in ((1, 30), (2, 100)):
                 await publish_many(publisher, [number], properties={Property.MESSAGE_EXPIRY_INTERVAL: expiry_s})
             (first,) = await come(app, 1)
-            gateway._clock_ahead_ms += 60_000
+            gateway.clock_ahead_ms += 60_000
             app.acknowledge(first)
             (last,) = await come(app, 1)
             assert (numbers([last]), last.packet_id) == ([2], 2)
             left = last.properties.get(Property.MESSAGE_EXPIRY_INTERVAL, 40)
             assert 35 <= left <= 40
-            gateway._clock_ahead_ms += 30_000
+            gateway.clock_ahead_ms += 30_000
             clock.advance(20)
             (again,) = await come(app, 1)
             assert ids([again]) == [(2, True)]
             assert left - 31 <= again.properties.get(Property.MESSAGE_EXPIRY_INTERVAL, left - 30) <= left - 30
-            gateway._clock_ahead_ms += 30_000
+            gateway.clock_ahead_ms += 30_000
             clock.advance(20)  # it is not sent again, and nothing waits for it
             await publish_many(publisher, [3])
             (following,) = await come(app, 1)

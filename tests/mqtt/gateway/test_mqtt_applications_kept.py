@@ -9,25 +9,25 @@ import redis.asyncio
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.gateway.limits import Limits
-from tests.mqtt.gateway.in_process import WAIT_S, connect
+from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of
 from tests.mqtt.gateway.moved_packs import LASTING, application, come, ids, numbers, packing, publish_many
 from tests.mqtt.gateway.test_mqtt_kill_points import Killable
 from tests.mqtt.gateway.test_mqtt_logs_changed import trim
 
-KEY = "mqtt:session:{app}"
 
-
-async def in_record(client, packet_ids, key=KEY):
+async def in_record(client, packet_ids, client_id="app"):
     """Wait until the record has just these packet identifiers in flight."""
     wanted = {b"i %d" % one for one in packet_ids}
     async with asyncio.timeout(WAIT_S):
-        while {one for one in await client.hkeys(key) if one.startswith(b"i ")} != wanted:
+        while {
+            one for one in await client.hkeys(await data_key_of(client, client_id)) if one.startswith(b"i ")
+        } != wanted:
             await asyncio.sleep(0)
 
 
 async def noted_retries(client, count):
     async with asyncio.timeout(WAIT_S):
-        while await client.hget(KEY, "retries") != b'{"":%d}' % count:
+        while await client.hget(await data_key_of(client, "app"), "retries") != b'{"":%d}' % count:
             await asyncio.sleep(0)
 
 
@@ -85,7 +85,7 @@ def test_a9_a_pack_is_in_the_record_before_it_leaves(store):
             for number in range(9):
                 await publish_many(publisher, [number])
                 found = await app.receive(acknowledges=False)
-                noted = await client.hkeys(KEY)
+                noted = await client.hkeys(await data_key_of(client, "app"))
                 assert b"i %d" % found.packet_id in noted
                 app.acknowledge(found)
         await client.aclose()
@@ -129,14 +129,14 @@ def test_a9_the_retries_of_a_pack_survive_the_gateway(store, version):
                 if version == 4:
                     await come(app, 1)
                     await noted_retries(client, retries + 1)  # so that a kill would not lose it
-            assert json.loads(await client.hget(KEY, "retries")) == {"": retries + 1}
+            assert json.loads(await client.hget(await data_key_of(client, "app"), "retries")) == {"": retries + 1}
         async with packing(store, retries=3) as (gateway, clock):
             app = await application(gateway, version=version)
             assert ids(await come(app, 1)) == [(1, True)]
             clock.advance(20)
             assert await app.quiet() == []
             assert gateway.counters.pack_drops == 1
-        assert json.loads(await client.hget(KEY, "retries")) == {}
+        assert json.loads(await client.hget(await data_key_of(client, "app"), "retries")) == {}
         await client.aclose()
 
     asyncio.run(main())
@@ -156,7 +156,7 @@ def test_a9_the_retries_of_shared_subscriptions_are_kept_by_their_names(store):
             assert ids(await come(app, 1)) == [(1, True)]
             clock.advance(20)
             assert type(await app.packet()) is p.Disconnect
-            (retries,) = json.loads(await client.hget(KEY, "retries")).values()
+            (retries,) = json.loads(await client.hget(await data_key_of(client, "app"), "retries")).values()
             assert retries == 2
             app = await application(gateway)
             assert ids(await come(app, 1)) == [(1, True)]

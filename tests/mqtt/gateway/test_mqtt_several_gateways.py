@@ -377,7 +377,7 @@ def test_the_gateway_that_keeps_the_retained_messages_changes_and_none_is_lost(s
 
 async def stopped(gateway, client):
     """Let a gateway be as one that was stopped until its lease was over: it does nothing, and goes on when asked."""
-    gateway.ownership._until_s = 0
+    gateway.ownership._until_s = 0.1
     await client.delete(lease_key(gateway.run))
 
 

@@ -107,9 +107,7 @@ class Chores:
     async def _keep_ownership(self) -> None:
         ownership = self._gateway.ownership
         if not await ownership.keep():
-            ownership.is_sure = False
             self._gateway.warn(f"this gateway's lease was over: it gave no sign for {LEASE_S} seconds")
-        if not ownership.is_sure:
             await self._gateway.look_for_lost()
             ownership.is_sure = True
 

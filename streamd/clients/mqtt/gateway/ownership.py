@@ -128,7 +128,7 @@ class Ownership:
         await self._renew()
 
     async def _renew(self) -> bool:
-        """Extend the lease; return whether it was not over."""
+        """Extend the lease; return whether it was not over, or what others may have taken was looked for since."""
         now_s = self._loop.time()
         me = Peer(self.run, self.name, _host(), os.getpid(), _started(os.getpid()))
         several = f"{_SEVERAL} {socket.gethostname()} {os.getpid()}"
@@ -138,8 +138,10 @@ class Ownership:
             ("HSET", GATEWAYS, self.run, json.dumps(asdict(me), ensure_ascii=False)),
             ("SET", _FIRST_VERSION, several, "PX", LEASE_S * 1_000),
         )
+        if before is None and self._until_s:
+            self.is_sure = False
         self._until_s = now_s + LEASE_S
-        return before is not None
+        return self.is_sure
 
     async def look(self) -> None:
         """See who else is there, and whether this gateway is to do what is due for all."""
@@ -167,7 +169,7 @@ class Ownership:
             self._keeper_until_s = 0.0
 
     async def keep(self) -> bool:
-        """Extend the lease; return False if it was over: others may have taken the sessions."""
+        """Extend the lease; return False if it was over: sessions that others have taken are to be looked for."""
         was_valid = await self._renew()
         await self.look()
         return was_valid
