@@ -1,0 +1,171 @@
+"""Rows that a job publishes into a topic log reach MQTT devices, with all that a message of MQTT 5 may say."""
+
+import asyncio
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from streamd.clients.mqtt.codec import packets as p
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.topics import Message, TopicLog
+from tests.mqtt.gateway.in_process import connect, running
+from tests.spark.test_read_and_write import error_of
+
+pytestmark = pytest.mark.spark
+
+EVERYTHING = """
+    SELECT 'd/7/command' AS topic, 'open' AS payload, 'backend' AS publisher, 2 AS qos, true AS retain,
+        cast(90.5 AS decimal(5,2)) AS expiry_s, 1 AS payload_format, 'text/plain' AS content_type,
+        'd/7/answer' AS response_topic, 'c-1' AS correlation, map('unit', 'C') AS properties
+"""
+SCHEMA = """
+    topic string, payload string, publisher string, properties map<string,string>, qos int, retain boolean,
+    expiry_s double, payload_format int, content_type string, response_topic string, correlation string
+"""
+
+
+def port_of(client: redis.Redis) -> int:
+    return client.connection_pool.connection_kwargs["port"]
+
+
+def publish(spark: SparkSession, client: redis.Redis, sql: str, **options: object) -> None:
+    spark.sql(sql).write.format("streamd").options(port=port_of(client), log="mqtt", **options).mode("append").save()
+
+
+def contents(client: redis.Redis) -> list:
+    log = TopicLog.open(client, "mqtt")
+    entries, _, _ = log.next(log.iterator("#"), 1_000)
+    return entries
+
+
+def test_a_row_says_all_that_a_message_may_say_and_is_read_back(spark: SparkSession, either: redis.Redis) -> None:
+    TopicLog.create(either, "mqtt", shards=1)
+    publish(spark, either, EVERYTHING)
+    (entry,) = contents(either)
+    assert (entry.topic, entry.payload, entry.publisher, entry.properties) == (
+        "d/7/command", b"open", "backend", {"unit": "C"},
+    )  # fmt: skip
+    assert (entry.qos, entry.retain, entry.expiry_s, entry.payload_format) == (2, True, 90.5, 1)
+    assert (entry.content_type, entry.response_topic, entry.correlation) == ("text/plain", "d/7/answer", b"c-1")
+    reader = spark.read.format("streamd").schema(SCHEMA).options(port=port_of(either), log="mqtt")
+    (row,) = reader.load().collect()
+    (written,) = spark.sql(EVERYTHING).collect()
+    read, given = row.asDict(), {**written.asDict(), "expiry_s": 90.5}
+    assert read == given
+
+
+def test_what_a_message_does_not_say_is_not_written_and_is_read_as_in_mqtt(
+    spark: SparkSession, streamd: redis.Redis
+) -> None:
+    log = TopicLog.create(streamd, "mqtt", shards=1)
+    publish(
+        spark,
+        streamd,
+        "SELECT 'a' AS topic, 'x' AS payload, cast(null AS int) AS qos, false AS retain, cast(null AS int) AS expiry_s "
+        "UNION ALL SELECT 'b', 'y', 0, null, 1 UNION ALL SELECT 'c', 'z', 1, false, null",
+    )
+    (key,) = streamd.keys("{mqtt/0}:g*")
+    assert sorted(b" ".join(part for pair in fields.items() for part in pair) for _, fields in streamd.xrange(key)) == [
+        b"t a p x",
+        b"t b p y e 1000",
+        b"t c p z q 1",
+    ]
+    assert streamd.hget("{mqtt}:meta", "version") == b"1", "nothing in them is new"
+    log.publish("d", b"", expiry_s=None)
+    rows = spark.read.format("streamd").schema(SCHEMA).options(port=port_of(streamd), log="mqtt").load().collect()
+    assert sorted((row.topic, row.qos, row.retain, row.expiry_s, row.payload_format) for row in rows) == [
+        ("a", 0, False, None, 0),
+        ("b", 0, False, 1.0, 0),
+        ("c", 1, False, None, 0),
+        ("d", 0, False, None, 0),
+    ]
+    assert {(row.content_type, row.response_topic, row.correlation) for row in rows} == {(None, None, None)}
+
+
+def test_a_library_that_knows_only_older_entries_refuses_the_log_before_a_newer_row_is_written(
+    spark: SparkSession, streamd: redis.Redis
+) -> None:
+    TopicLog.create(streamd, "mqtt", shards=2)
+    rows = "SELECT concat('d/', id) AS topic, 'x' AS payload, 'text/plain' AS content_type FROM range(0, 9, 1, 3)"
+    publish(spark, streamd, rows)
+    assert streamd.hget("{mqtt}:meta", "version") == b"2"
+    streamd.hset("{mqtt}:meta", "version", 3)
+    assert "was made by a newer version" in error_of(lambda: publish(spark, streamd, rows))
+    assert streamd.hget("{mqtt}:meta", "version") == b"3"
+
+
+def test_a_device_gets_the_row_as_a_message_of_its_qos_with_what_is_left_of_its_expiry(
+    spark: SparkSession, streamd: redis.Redis
+) -> None:
+    def publish_in_thread() -> None:
+        spark.createDataFrame([], "n int")  # makes the session this thread's, where the data source is found
+        publish(spark, streamd, EVERYTHING)
+
+    async def main() -> None:
+        async with running(f"redis://127.0.0.1:{port_of(streamd)}") as gateway:
+            device = await connect(gateway.port, "d7")
+            await device.subscribe(p.Subscription("d/7/command", 2, retain_as_published=True))
+            await asyncio.to_thread(publish_in_thread)
+            message = await device.receive()
+            assert (message.topic, message.payload, message.qos, message.retain) == (b"d/7/command", b"open", 2, True)
+            properties = dict(message.properties)
+            assert 80 <= properties.pop(Property.MESSAGE_EXPIRY_INTERVAL) <= 91
+            assert properties == {
+                Property.PAYLOAD_FORMAT_INDICATOR: 1,
+                Property.CONTENT_TYPE: "text/plain",
+                Property.RESPONSE_TOPIC: "d/7/answer",
+                Property.CORRELATION_DATA: b"c-1",
+                Property.USER_PROPERTY: (("unit", "C"),),
+            }
+            assert type(await device.packet()) is p.Pubrel
+            assert await device.quiet() == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("3 AS qos", "qos 3 in a row: give 0, 1 or 2, or null for 0"),
+        ("-1 AS qos", "qos -1 in a row: give 0, 1 or 2"),
+        ("0 AS expiry_s", "expiry_s 0 in a row: give seconds above 0, or null for never"),
+        ("-0.5D AS expiry_s", "expiry_s -0.5 in a row: give seconds above 0"),
+        ("double('NaN') AS expiry_s", "expiry_s nan in a row: give seconds above 0"),
+        ("double('Infinity') AS expiry_s", "expiry_s inf in a row: give seconds above 0"),
+        ("2 AS payload_format", "payload_format 2 in a row: give 1 for text in UTF-8, or 0 or null"),
+        ("repeat('x', 65536) AS content_type", "in a row: give at most 65535 bytes, or null"),
+        ("repeat('x', 65536) AS correlation", "in a row: give at most 65535 bytes, or null"),
+        ("'d/+' AS response_topic", "response_topic 'd/+' in a row: a topic has 1 to 65535 bytes without +, # and NUL"),
+        ("'' AS response_topic", "response_topic '' in a row: a topic has 1 to 65535 bytes"),
+        ("'2' AS qos", "column qos of type string must be an integer in a log: cast it"),
+        ("'60' AS expiry_s", "column expiry_s of type string must be a number in a log: cast it"),
+        ("1 AS retain", "column retain of type int must be boolean in a log: cast it"),
+        ("1 AS correlation", "column correlation of type int must be binary or string in a log: cast it"),
+        ("60 AS expiry", "column expiry cannot be published: select topic, publisher, payload, properties, qos,"),
+    ],
+)
+def test_what_no_message_can_say_is_refused_and_nothing_is_written(
+    spark: SparkSession, streamd: redis.Redis, column: str, said: str
+) -> None:
+    TopicLog.create(streamd, "mqtt", shards=1)
+    assert said in error_of(lambda: publish(spark, streamd, f"SELECT 'd/1' AS topic, 'x' AS payload, {column}"))
+    assert contents(streamd) == []
+
+
+def test_values_that_other_programs_wrote_are_read_as_the_gateway_reads_them(
+    spark: SparkSession, streamd: redis.Redis
+) -> None:
+    TopicLog.create(streamd, "mqtt", shards=1).publish_many([Message("a", b"x")])
+    (key,) = streamd.keys("{mqtt/0}:g*")
+    streamd.xadd(key, {"t": "b", "q": "7", "r": "yes", "e": "-1", "pf": "2", "cd": b"\xff"})
+    schema = SCHEMA.replace("correlation string", "correlation binary")
+    reader = spark.read.format("streamd").schema(schema).options(port=port_of(streamd), log="mqtt", topicFilter="b")
+    (row,) = reader.load().collect()
+    assert (row.qos, row.retain, row.expiry_s, row.payload_format, bytes(row.correlation)) == (
+        0,
+        False,
+        None,
+        0,
+        b"\xff",
+    )
