@@ -1,11 +1,18 @@
 """Rows that a job publishes into a topic log reach MQTT devices, with all that a message of MQTT 5 may say."""
 
 import asyncio
+import math
 
+import pyarrow as pa
 import pytest
 import redis
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+from spark_source.connecting.topic_log import Generation
+from spark_source.connecting.topic_log import TopicLog as StoredLog
+from spark_source.errors import BadRow, OptionError
+from spark_source.writing.topic_write import TopicEncoder
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.topics import Message, TopicLog
@@ -124,32 +131,85 @@ def test_a_device_gets_the_row_as_a_message_of_its_qos_with_what_is_left_of_its_
     asyncio.run(main())
 
 
+LOG = StoredLog("mqtt", (Generation(1, 1, "publisher", ("#",)),))
+NUMBER = "integer", pa.int32()
+FRACTION = "double", pa.float64()
+TEXT = "string", pa.string()
+
+
+def encoded(name: str, kind: tuple[str, pa.DataType], *values: object) -> list[bytes]:
+    """Return the encoded rows of messages with this column."""
+    schema = StructType.fromDDL(f"topic string, payload string, {name} {kind[0]}")
+    columns = [["d/1"] * len(values), ["x"] * len(values), pa.array(values, kind[1])]
+    batch = pa.RecordBatch.from_arrays([pa.array(one) for one in columns], names=schema.fieldNames())
+    return [one for rows in TopicEncoder(schema, (), LOG).encode(batch) for one in rows.payloads.to_pylist()]
+
+
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("name", "kind", "value", "said"),
     [
-        ("3 AS qos", "qos 3 in a row: give 0, 1 or 2, or null for 0"),
-        ("-1 AS qos", "qos -1 in a row: give 0, 1 or 2"),
-        ("0 AS expiry_s", "expiry_s 0 in a row: give seconds above 0, or null for never"),
-        ("-0.5D AS expiry_s", "expiry_s -0.5 in a row: give seconds above 0"),
-        ("double('NaN') AS expiry_s", "expiry_s nan in a row: give seconds above 0"),
-        ("double('Infinity') AS expiry_s", "expiry_s inf in a row: give seconds above 0"),
-        ("2 AS payload_format", "payload_format 2 in a row: give 1 for text in UTF-8, or 0 or null"),
-        ("repeat('x', 65536) AS content_type", "in a row: give at most 65535 bytes, or null"),
-        ("repeat('x', 65536) AS correlation", "in a row: give at most 65535 bytes, or null"),
-        ("'d/+' AS response_topic", "response_topic 'd/+' in a row: a topic has 1 to 65535 bytes without +, # and NUL"),
-        ("'' AS response_topic", "response_topic '' in a row: a topic has 1 to 65535 bytes"),
-        ("'2' AS qos", "column qos of type string must be an integer in a log: cast it"),
-        ("'60' AS expiry_s", "column expiry_s of type string must be a number in a log: cast it"),
-        ("1 AS retain", "column retain of type int must be boolean in a log: cast it"),
-        ("1 AS correlation", "column correlation of type int must be binary or string in a log: cast it"),
-        ("60 AS expiry", "column expiry cannot be published: select topic, publisher, payload, properties, qos,"),
+        ("qos", NUMBER, 3, "qos 3 in a row: give 0, 1 or 2, or null for 0"),
+        ("qos", NUMBER, -1, "qos -1 in a row: give 0, 1 or 2"),
+        ("expiry_s", NUMBER, 0, "expiry_s 0 in a row: give seconds above 0, or null for never"),
+        ("expiry_s", FRACTION, 0.0004, "expiry_s 0.0004 in a row: give seconds above 0"),
+        ("expiry_s", FRACTION, -0.5, "expiry_s -0.5 in a row: give seconds above 0"),
+        ("expiry_s", FRACTION, math.nan, "expiry_s nan in a row: give seconds above 0"),
+        ("expiry_s", FRACTION, math.inf, "expiry_s inf in a row: give seconds above 0"),
+        ("expiry_s", FRACTION, 1e15, "expiry_s 1000000000000000.0 in a row: give seconds above 0"),
+        ("payload_format", NUMBER, 2, "payload_format 2 in a row: give 1 for text in UTF-8, or 0 or null"),
+        ("content_type", TEXT, "x" * 65_536, "xxx in a row: give at most 65535 bytes, or null"),
+        ("correlation", TEXT, "é" * 32_768, "é in a row: give at most 65535 bytes, or null"),
+        ("response_topic", TEXT, "d/+", "response_topic 'd/+' in a row: a topic has 1 to 65535 bytes without +, #"),
+        ("response_topic", TEXT, "d/#", "response_topic 'd/#' in a row: a topic has 1 to 65535 bytes"),
+        ("response_topic", TEXT, "d\0", "in a row: a topic has 1 to 65535 bytes"),
+        ("response_topic", TEXT, "x" * 65_536, "in a row: a topic has 1 to 65535 bytes"),
+        ("response_topic", TEXT, "", "response_topic '' in a row: a topic has 1 to 65535 bytes"),
     ],
 )
-def test_what_no_message_can_say_is_refused_and_nothing_is_written(
-    spark: SparkSession, streamd: redis.Redis, column: str, said: str
+def test_a_value_that_no_message_can_have_is_refused(
+    name: str, kind: tuple[str, pa.DataType], value: object, said: str
 ) -> None:
+    with pytest.raises(BadRow) as caught:
+        encoded(name, kind, None, value, None)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "written"),
+    [
+        ("qos", ("tinyint", pa.int8()), 2, b"$1\r\nq\r\n$1\r\n2\r\n"),
+        ("expiry_s", ("bigint", pa.int64()), 60, b"$1\r\ne\r\n$5\r\n60000\r\n"),
+        ("expiry_s", FRACTION, 0.0015, b"$1\r\ne\r\n$1\r\n2\r\n"),
+        ("expiry_s", FRACTION, 9e14, b"$1\r\ne\r\n$18\r\n900000000000000000\r\n"),
+        ("correlation", ("binary", pa.binary()), b"\xff\0", b"$2\r\ncd\r\n$2\r\n\xff\0\r\n"),
+        ("content_type", TEXT, "x" * 65_535, b"$2\r\nct\r\n$65535\r\n%b\r\n" % (b"x" * 65_535)),
+    ],
+)
+def test_the_field_of_a_value(name: str, kind: tuple[str, pa.DataType], value: object, written: bytes) -> None:
+    head = b"$1\r\nt\r\n$3\r\nd/1\r\n$1\r\np\r\n$1\r\nx\r\n"
+    assert encoded(name, kind, value, None) == [head + written, head]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("qos", TEXT, "column qos of type string must be an integer in a log: cast it"),
+        ("expiry_s", TEXT, "column expiry_s of type string must be a number in a log: cast it"),
+        ("retain", NUMBER, "column retain of type int must be boolean in a log: cast it"),
+        ("correlation", NUMBER, "column correlation of type int must be binary or string in a log: cast it"),
+        ("expiry", NUMBER, "column expiry cannot be published: select topic, publisher, payload, properties, qos,"),
+    ],
+)
+def test_a_column_that_is_none_of_a_message_is_refused(name: str, kind: tuple[str, pa.DataType], said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        encoded(name, kind, None)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_job_with_such_a_row_says_so_and_writes_nothing(spark: SparkSession, streamd: redis.Redis) -> None:
     TopicLog.create(streamd, "mqtt", shards=1)
-    assert said in error_of(lambda: publish(spark, streamd, f"SELECT 'd/1' AS topic, 'x' AS payload, {column}"))
+    said = error_of(lambda: publish(spark, streamd, "SELECT 'd/1' AS topic, 'x' AS payload, 3 AS qos"))
+    assert "qos 3 in a row: give 0, 1 or 2, or null for 0; that is of the row {topic: 'd/1', payload: 'x'" in said
     assert contents(streamd) == []
 
 
