@@ -30,7 +30,7 @@ def test_each_command_comes_once_while_driver_worker_gateway_and_server_are_kill
 @pytest.mark.long
 def test_each_command_comes_once_while_executors_of_a_cluster_are_killed_too(tmp_path: Path) -> None:
     kills = (EXECUTOR, GATEWAY, WORKER, SERVER, DRIVER)
-    plan = Plan((*kills, *reversed(kills), SERVER, GATEWAY, DRIVER), devices=12, is_cluster=True, seconds_max=600)
+    plan = Plan((*kills, *reversed(kills), SERVER, GATEWAY, DRIVER), devices=12, is_cluster=True, seconds_max=900)
     outcome = outcome_of(plan, tmp_path)
     assert outcome.is_good, (outcome.findings[:5], outcome.faults[:5], outcome.counts)
     assert all(outcome.counts[one] >= 2 for one in kills)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.topics import Message, TopicLog
 from tests.mqtt.gateway.in_process import connect, running
+from tests.spark.sessions import finish
 from tests.spark.test_read_and_write import error_of
 
 pytestmark = pytest.mark.spark
@@ -229,3 +231,25 @@ def test_values_that_other_programs_wrote_are_read_as_the_gateway_reads_them(
         0,
         b"\xff",
     )
+
+
+def test_a_query_may_write_into_the_log_that_it_reads_if_it_says_so(
+    spark: SparkSession, streamd: redis.Redis, tmp_path: Path
+) -> None:
+    log = TopicLog.create(streamd, "mqtt", shards=1)
+    log.publish_many([(f"devices/d{number}/reading", b"x") for number in range(5)])
+
+    def answer(**options: object) -> list[int]:
+        readings = spark.readStream.format("streamd").options(
+            port=port_of(streamd), log="mqtt", topicFilter="devices/#", startingOffsets="earliest"
+        )
+        commands = readings.load().selectExpr("concat('commands/', split(topic, '/')[1]) AS topic", "payload")
+        query = commands.writeStream.format("streamd").options(port=port_of(streamd), log="mqtt", **options)
+        return finish(query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
+
+    assert "would read its own rows" in error_of(answer)
+    assert answer(allowSourceAsTarget="true") == [5]
+    log.publish("devices/d5/reading", b"x")
+    answer(allowSourceAsTarget="true")
+    topics = [one.topic for one in contents(streamd) if one.topic.startswith("commands/")]
+    assert sorted(topics) == [f"commands/d{number}" for number in range(6)]

@@ -41,14 +41,14 @@ class Plan:
 
     kills: tuple[str, ...]
     devices: int = 6
-    rate: float = 12.0
-    per_batch: int = 120
+    rate: float = 6.0
+    per_batch: int = 500
     exactly_once: str = "auto"
     store: str = "streamd"
     is_cluster: bool = False
     plant: str | None = None
     seed: int = 1
-    seconds_max: float = 240.0
+    seconds_max: float = 600.0
 
 
 @dataclass
