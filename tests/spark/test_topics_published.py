@@ -17,6 +17,7 @@ from spark_source.writing.topic_write import TopicEncoder
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.topics import Message, TopicLog
+from tests.documents.blocks import ROOT, blocks
 from tests.mqtt.gateway.in_process import connect, running
 from tests.spark.sessions import finish
 from tests.spark.test_read_and_write import error_of
@@ -253,3 +254,20 @@ def test_a_query_may_write_into_the_log_that_it_reads_if_it_says_so(
     answer(allowSourceAsTarget="true")
     topics = [one.topic for one in contents(streamd) if one.topic.startswith("commands/")]
     assert sorted(topics) == [f"commands/d{number}" for number in range(6)]
+
+
+def test_the_rights_of_the_document_are_enough_for_a_log(spark: SparkSession, streamd: redis.Redis) -> None:
+    (block,) = [one for one in blocks() if one.text.startswith("~orders")]
+    _, *commands = block.text.splitlines()
+    assert "`~{mqtt}:meta ~{mqtt/*`" in (ROOT / block.document).read_text(encoding="utf-8")
+    TopicLog.create(streamd, "mqtt", shards=2)
+    rights = ["~{mqtt}:meta", "~{mqtt/*", *" ".join(commands).split(), "+xcfgset", "+xsplit", "+xfilter"]
+    streamd.execute_command("ACL", "SETUSER", "spark", "reset", "on", ">secret", *rights)
+    login = {"username": "spark", "password": "secret"}
+    try:
+        publish(spark, streamd, EVERYTHING, sinkId="commands", sinkBatch="1", **login)
+        reader = spark.read.format("streamd").options(port=port_of(streamd), log="mqtt", topicFilter="d/#", **login)
+        assert reader.load().count() == 1
+        assert streamd.execute_command("ACL", "LOG") == []
+    finally:
+        streamd.execute_command("ACL", "DELUSER", "spark")
