@@ -76,6 +76,8 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     ),
     "tests/mqtt/test_application_document.py": lambda one: one.document == "docs/application.md",
     "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md",
+    "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md" and not is_spark(one),
+    "tests/spark/test_commands_example.py": lambda one: one.document == "docs/mqtt.md" and is_spark(one),
     "tests/sessions/test_sessions_document.py": lambda one: (
         one.language == "python" and one.document == "docs/sessions.md"
     ),
