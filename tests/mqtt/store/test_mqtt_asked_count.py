@@ -123,13 +123,13 @@ def test_readers_of_the_past_read_large_entries_a_few_at_a_time():
         end = Position(1, (parse_id(streams[b"k"][-1][0]),))
         tailed = TailedLog(log_of([b"k"]), end, Ring(end, 10, MIB))
         done = asyncio.Event()
-        replay = Replay(store, tailed, False, lambda reader: done.set(), print)
         reader = Reader()
+        replay = Replay(store, tailed, False, lambda entry: [reader], lambda reader: done.set(), print)
         replay.add(reader)
         await done.wait()
         await replay.close()
         assert reader.found == 3_300
-        assert max(store.asked) == 500
+        assert max(store.asked) == 1_000
         assert sum(size > 32 * MIB for size in store.sizes) <= 1  # where the small ones end
 
     asyncio.run(main())

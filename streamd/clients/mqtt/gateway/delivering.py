@@ -142,6 +142,15 @@ class Delivery:
         target = self.receivers(entry.topic).get(session)
         return target is None or self._send(session, target, entry)
 
+    def behind(self, entry: Stored) -> list[Cursor]:
+        """Return how far the sessions have come that subscribe to a message, and are behind in its log."""
+        name = entry.log
+        return [
+            cursor
+            for session in self.receivers(entry.topic)
+            if session.cursors is not None and (cursor := session.cursors.get(name)) is not None
+        ]
+
     def has_gone(self, session: Session, entry: Stored, began: Position) -> bool:
         """Return whether a gateway that was killed may have sent a message that must not come twice, one of QoS 0."""
         if not began.has_passed(entry.generation, entry.shard, entry.entry_id):
@@ -341,18 +350,19 @@ class Delivery:
         """Let a session that has read from the store go on in the ring."""
         assert isinstance(reader, Cursor)
         reader.skip = reader.position
-        reader.number = reader.tailed.ring.first
+        reader.number = reader.tailed.ring.number_at(reader.position)
         self._advance(reader)
 
     def _advance(self, cursor: Cursor) -> None:
         ring = cursor.tailed.ring
         number = cursor.number
         if number is None:
-            if cursor.position.has_reached(ring.start):
-                self.replays[cursor.tailed.log.name].remove(cursor)  # it may be in the middle of a pass
-                cursor.skip, number = cursor.position, ring.first
+            replay = self.replays[cursor.tailed.log.name]
+            if not replay.is_crowd and cursor.position.has_reached(ring.start):
+                replay.remove(cursor)  # it may be in the middle of a pass
+                cursor.skip, number = cursor.position, ring.number_at(cursor.position)
             else:
-                self.replays[cursor.tailed.log.name].add(cursor)
+                replay.add(cursor)
                 return
         elif number < ring.next:
             ring.go_on(cursor, number)

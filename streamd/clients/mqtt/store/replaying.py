@@ -1,8 +1,8 @@
 """Reads older entries for sessions that are too far behind the tail: many of them share one scan."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
@@ -14,7 +14,7 @@ from streamd.clients.mqtt.store.tailing import TailedLog
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 from streamd.clients.topics.handle import LogDropped
 
-_PAGE: Final = 500  # entries of one request
+_PAGE: Final = 1_000  # entries of one request
 _PAGE_BYTES: Final = 8 * 2**20
 _PAGES_MAX: Final = 20  # of a shard in one pass; then others have their turn
 # So many sessions with few filters are served by the store's own search; more share a scan of all entries.
@@ -43,7 +43,8 @@ class Replay:
     """The readers of one log that are behind its ring.
 
     A reader is added when it is behind, and again whenever it has room. `caught_up` gets it when it has come to where
-    the ring begins.
+    the ring begins; one of a crowd when it has come to where the ring ended a pass before, so that no crowd walks the
+    ring one by one. receivers: the readers that an entry may be for, also of those that are not behind.
     """
 
     def __init__(
@@ -51,14 +52,18 @@ class Replay:
         link: Link,
         tailed: TailedLog,
         has_search: bool,
+        receivers: Callable[[Stored], Iterable[Reader]],
         caught_up: Callable[[Reader], None],
         say: Callable[[str], None],
     ) -> None:
-        self._link, self.tailed, self._has_search, self._caught_up = link, tailed, has_search, caught_up
+        self._link, self.tailed, self._has_search = link, tailed, has_search
+        self._receivers, self._caught_up = receivers, caught_up
         self.refusals = Refusals(f"sessions that are behind in log {tailed.log.name} wait", say)
         self._passed = 0  # turns since a read was refused
-        self._able: dict[Reader, None] = {}
-        self._turns: deque[Reader] = deque()
+        # Those that have room: who has waited longest for a page comes first.
+        self._able: OrderedDict[Reader, None] = OrderedDict()
+        self._served: set[Reader] = set()  # in this pass
+        self._is_gathering = False  # this pass begins at those that are furthest behind
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._asked = AskedCount(_PAGE, _PAGE_BYTES)
@@ -68,14 +73,16 @@ class Replay:
         """Go on reading for a session."""
         if reader not in self._able:
             self._able[reader] = None
-            self._turns.append(reader)
             self._wake.set()
 
     def remove(self, reader: Reader) -> None:
         """Read no more for a session."""
-        if reader in self._able:
-            del self._able[reader]
-            self._turns.remove(reader)
+        self._able.pop(reader, None)
+
+    @property
+    def is_crowd(self) -> bool:
+        """Whether the readers share scans, because there are many of them."""
+        return len(self._able) > _ALONE_MAX
 
     async def close(self) -> None:
         """End reading."""
@@ -85,46 +92,64 @@ class Replay:
     async def _run(self) -> None:
         while True:
             await self._wake.wait()
-            while self._turns:
+            while self._able:
+                first = self._lead()
+                self._served = {first}
                 try:
-                    await self._pass(self._turns[0])
+                    await self._pass(first)
                     self._passed += 1
-                    if self._passed >= len(self._turns):  # for all
+                    if self._passed >= len(self._able):  # for all
                         self.refusals.over()
                 except (StoreFault, LogDropped) as fault:
                     self._passed = 0
                     self.refusals.note(fault)
                     await asyncio.sleep(_PAUSE_S)
-                if self._turns:
-                    self._turns.rotate(-1)
+                for one in self._served:
+                    if one in self._able:
+                        self._able.move_to_end(one)
                 await asyncio.sleep(0)
             self._wake.clear()
 
+    def _lead(self) -> Reader:
+        """Return the reader whose position is next: in turn the one that has waited longest, and the one furthest back.
+
+        Readers that were full for a while are a little behind the others. From the last one on a scan serves them all,
+        and they go on together.
+        """
+        self._is_gathering = not self._is_gathering
+        if self._is_gathering:
+            return min(self._able, key=lambda one: one.position)
+        return next(iter(self._able))
+
     async def _pass(self, first: Reader) -> None:
         """Read one span from the position of a reader on, for all that are within it."""
-        log = self.tailed.log
+        log, goal = self.tailed.log, self._goal
         generation = log.handle.meta.generation(first.position.generation)
         if generation is None:
             await self._leave_generation(first)
             return
         for shard in range(generation.shards):
-            if first not in self._able or first.position.generation != generation.number:
-                return
-            key = log.keys_of(generation)[shard]
             together = [one for one in self._able if one.position.generation == generation.number]
+            if not together:
+                break
+            key = log.keys_of(generation)[shard]
             if (
                 self._has_search
                 and len(together) <= _ALONE_MAX
                 and len(first.filters) <= _FILTERS_MAX
                 and "#" not in first.filters
             ):
-                await self._search(first, key, generation.number, shard)
-            else:
-                await self._scan(first, key, generation.number, shard)
+                if first in self._able:
+                    await self._search(first, key, generation.number, shard)
+                continue
+            start = first.position.at[shard]
+            if self._is_gathering or first not in self._able:
+                start = min(one.position.at[shard] for one in together)
+            await self._scan(start, key, generation.number, shard)
         for one in list(self._able):
             if one.position.generation == generation.number and one.position.is_closed:
                 await self._leave_generation(one)
-        self._hand_over()
+        self._hand_over(goal)
 
     async def _leave_generation(self, reader: Reader) -> None:
         """Let a reader go on in the generation that follows."""
@@ -141,12 +166,18 @@ class Replay:
             reader.missed(0)
         reader.position = Position.begin(following.number, following.shards)
 
-    def _target(self, generation: int, shard: int) -> Id:
-        start = self.tailed.ring.start
-        return start.at[shard] if start.generation == generation else END
+    @property
+    def _goal(self) -> Position:
+        """Where readers leave for the ring."""
+        ring = self.tailed.ring
+        return ring.end if self.is_crowd else ring.start
 
-    async def _scan(self, first: Reader, key: bytes, generation: int, shard: int) -> None:
-        at = first.position.at[shard]
+    def _target(self, generation: int, shard: int) -> Id:
+        goal = self._goal
+        return goal.at[shard] if goal.generation == generation else END
+
+    async def _scan(self, at: Id, key: bytes, generation: int, shard: int) -> None:
+        """Read pages of all entries from an ID on, while one of the readers is there."""
         for _ in range(_PAGES_MAX):
             target = self._target(generation, shard)
             if at >= target:
@@ -157,11 +188,10 @@ class Replay:
             self._asked.came(len(entries), size_of(entries))
             self._note_trim(entries, trimmed, generation, shard, at)
             end = parse_id(entries[-1][0]) if len(entries) >= asked else max(target, at, *_last(entries))
-            self._offer(entries, generation, shard, at, end)
             self.read += len(entries)
-            at = end
-            if first not in self._able:
+            if not self._offer_to_all(entries, generation, shard, at, end):
                 return
+            at = end
 
     async def _search(self, reader: Reader, key: bytes, generation: int, shard: int) -> None:
         """Read by the store's own search: each filter by itself, and merged."""
@@ -199,7 +229,7 @@ class Replay:
                 reader.missed(shard)
                 reader.position = reader.position.moved(shard, trimmed)
                 at = trimmed
-            self._offer_to([reader], entries, generation, shard, max(end, at))
+            self._offer_to_one(reader, entries, generation, shard, max(end, at))
             self.read += len(entries)
 
     async def _read(self, request: Words, generation: int, shard: int) -> tuple[list[Any], Id | None]:
@@ -215,15 +245,16 @@ class Replay:
                 one.missed(shard)
                 one.position = one.position.moved(shard, trimmed)
 
-    def _offer(self, entries: list[Any], generation: int, shard: int, start: Id, end: Id) -> None:
-        readers = [
-            one for one in self._able if one.position.generation == generation and start <= one.position.at[shard] < end
-        ]
-        self._offer_to(readers, entries, generation, shard, end)
+    def _offer_to_all(self, entries: list[Any], generation: int, shard: int, start: Id, end: Id) -> int:
+        """Offer the entries behind `start` to their receivers that are between start and end; move all these to the end.
 
-    def _offer_to(self, readers: list[Reader], entries: list[Any], generation: int, shard: int, end: Id) -> None:
-        log = self.tailed.log.name
-        at = {one: one.position.at[shard] for one in readers}
+        Returns how many readers were moved, which are those that still have room.
+
+        Each entry is looked up once. Offered to each reader instead, a million of them would be a billion of calls for
+        a thousand readers.
+        """
+        log, able, receivers = self.tailed.log.name, self._able, self._receivers
+        before = start
         for text, fields in entries:
             ms, seq = text.split(b"-")
             entry_id = int(ms), int(seq)
@@ -232,23 +263,55 @@ class Replay:
             stored = parse_stored(log, generation, shard, entry_id, fields)
             if stored is None:
                 continue
-            for reader, seen in list(at.items()):
-                if seen >= entry_id:
+            for reader in receivers(stored):
+                if reader not in able:
                     continue
-                if reader.offer(stored):
-                    at[reader] = entry_id
+                position = reader.position
+                if position.generation != generation or not start <= position.at[shard] < entry_id:
                     continue
-                reader.position = reader.position.moved(shard, seen)
-                del at[reader]
-                self.remove(reader)
-        for reader in at:
-            if reader in self._able:
-                reader.position = reader.position.moved(shard, end)
+                if not reader.offer(stored):
+                    reader.position = position.moved(shard, max(before, position.at[shard]))
+                    self.remove(reader)
+            before = entry_id
+        return self._move(generation, shard, start, end)
 
-    def _hand_over(self) -> None:
-        start = self.tailed.ring.start
+    def _offer_to_one(self, reader: Reader, entries: list[Any], generation: int, shard: int, end: Id) -> None:
+        """Offer entries to the reader that they were searched for."""
+        log = self.tailed.log.name
+        for text, fields in entries:
+            entry_id = parse_id(text)
+            stored = parse_stored(log, generation, shard, entry_id, fields)
+            if stored is None or entry_id <= reader.position.at[shard]:
+                continue
+            if not reader.offer(stored):
+                self.remove(reader)
+                return
+            reader.position = reader.position.moved(shard, entry_id)
+        if reader in self._able:
+            reader.position = reader.position.moved(shard, end)
+
+    def _move(self, generation: int, shard: int, start: Id, end: Id) -> int:
+        """Move all readers between start and end to the end; return their number."""
+        moved: dict[Position, Position] = {}
+        last_from = last_to = None
+        count = 0
+        for one in self._able:
+            position = one.position
+            if position is not last_from:  # those that go on together have one position, that is one object
+                if position.generation != generation or not start <= position.at[shard] < end:
+                    continue
+                last_from, last_to = position, moved.get(position)
+                if last_to is None:
+                    last_to = moved[position] = position.moved(shard, end)
+            assert last_to is not None
+            one.position = last_to
+            self._served.add(one)
+            count += 1
+        return count
+
+    def _hand_over(self, goal: Position) -> None:
         for one in list(self._able):
-            if one.position.has_reached(start):
+            if one.position.has_reached(goal):
                 self.remove(one)
                 self._caught_up(one)
 
