@@ -1,4 +1,4 @@
-"""`python -m bench.mqtt_live`: a steady load of pairs beside a measurement, whose deliveries are told each tenth of a second."""
+"""`python -m bench.mqtt_live`: a steady load of pairs, whose deliveries are told each tenth of a second."""
 
 import argparse
 import asyncio

@@ -30,9 +30,7 @@ def measure(kind: str, sessions: int, messages: int) -> list[Figure]:
         return run(_measure(ids, store.port, gateway.port, sessions, messages // sessions))
 
 
-async def _measure(
-    ids: tuple[int, int], store_port: int, gateway_port: int, sessions: int, each: int
-) -> list[Figure]:
+async def _measure(ids: tuple[int, int], store_port: int, gateway_port: int, sessions: int, each: int) -> list[Figure]:
     readers = [Reader(f"returning-{number}", b"returning/%06d" % number) for number in range(sessions)]
     await come_all(readers, gateway_port)
     await leave_all(readers)

@@ -1,7 +1,7 @@
 """Sends the messages of the logs to the sessions that subscribe to them: live, or from where a session has stopped."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -142,13 +142,24 @@ class Delivery:
         target = self.receivers(entry.topic).get(session)
         return target is None or self._send(session, target, entry)
 
-    def behind(self, entry: Stored) -> list[Cursor]:
-        """Return how far the sessions have come that subscribe to a message, and are behind in its log."""
-        name = entry.log
+    def offer_all(self, session: Session, entries: Sequence[Stored]) -> int:
+        """Offer messages in their order, until there is no room; return how many were taken, or not for the session."""
+        topic: bytes | None = None
+        target: Target | None = None
+        for number, entry in enumerate(entries):
+            if entry.topic != topic:
+                topic = entry.topic
+                target = self.receivers(topic).get(session)
+            if target is not None and not self._send(session, target, entry):
+                return number
+        return len(entries)
+
+    def behind(self, log: str, topic: bytes) -> list[Cursor]:
+        """Return how far the sessions have come that subscribe to a topic, and are behind in a log."""
         return [
             cursor
-            for session in self.receivers(entry.topic)
-            if session.cursors is not None and (cursor := session.cursors.get(name)) is not None
+            for session in self.receivers(topic)
+            if session.cursors is not None and (cursor := session.cursors.get(log)) is not None
         ]
 
     def has_gone(self, session: Session, entry: Stored, began: Position) -> bool:

@@ -14,7 +14,7 @@ from streamd.clients.mqtt.store.tailing import TailedLog
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 from streamd.clients.topics.handle import LogDropped
 
-_PAGE: Final = 1_000  # entries of one request
+_PAGE: Final = 2_000  # entries of one request
 _PAGE_BYTES: Final = 8 * 2**20
 _PAGES_MAX: Final = 20  # of a shard in one pass; then others have their turn
 # So many sessions with few filters are served by the store's own search; more share a scan of all entries.
@@ -32,8 +32,8 @@ class Reader(Protocol):
     def filters(self) -> Sequence[str]:
         """The filters of its subscriptions."""
 
-    def offer(self, entry: Stored) -> bool:
-        """Take an entry, or pass over it; return False if there is no room for it."""
+    def offer_all(self, entries: Sequence[Stored]) -> int:
+        """Take entries, or pass over them, in their order; return how many: fewer if there was no room for the next."""
 
     def missed(self, shard: int) -> None:
         """Note that the next entries were removed before they were read."""
@@ -44,7 +44,7 @@ class Replay:
 
     A reader is added when it is behind, and again whenever it has room. `caught_up` gets it when it has come to where
     the ring begins; one of a crowd when it has come to where the ring ended a pass before, so that no crowd walks the
-    ring one by one. receivers: the readers that an entry may be for, also of those that are not behind.
+    ring one by one. receivers: the readers that messages of a topic in a log may be for, and others.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Replay:
         link: Link,
         tailed: TailedLog,
         has_search: bool,
-        receivers: Callable[[Stored], Iterable[Reader]],
+        receivers: Callable[[str, bytes], Iterable[Reader]],
         caught_up: Callable[[Reader], None],
         say: Callable[[str], None],
     ) -> None:
@@ -221,7 +221,6 @@ class Replay:
             if not ends:  # no subscription any more
                 ends = [target]
             end = min(ends)
-            entries = [merged[one] for one in sorted(merged) if one <= end]
             if end == at:  # the search has come to the end
                 end = max(target, at)
             trimmed = None if after is None else parse_id(after)
@@ -229,8 +228,14 @@ class Replay:
                 reader.missed(shard)
                 reader.position = reader.position.moved(shard, trimmed)
                 at = trimmed
-            self._offer_to_one(reader, entries, generation, shard, max(end, at))
-            self.read += len(entries)
+            log = self.tailed.log.name
+            found = [
+                parse_stored(log, generation, shard, one, merged[one][1]) for one in sorted(merged) if at < one <= end
+            ]
+            self._offer(reader, [one for one in found if one is not None], generation, shard)
+            if reader in self._able:
+                reader.position = reader.position.moved(shard, max(end, at))
+            self.read += len(found)
 
     async def _read(self, request: Words, generation: int, shard: int) -> tuple[list[Any], Id | None]:
         entries, trimmed = await self._link.demand(request, self.tailed.log.trimmed_command(generation, shard))
@@ -246,15 +251,15 @@ class Replay:
                 one.position = one.position.moved(shard, trimmed)
 
     def _offer_to_all(self, entries: list[Any], generation: int, shard: int, start: Id, end: Id) -> int:
-        """Offer the entries behind `start` to their receivers that are between start and end; move all these to the end.
+        """Offer the entries behind `start` to their receivers between start and end, and move all of these.
 
-        Returns how many readers were moved, which are those that still have room.
-
-        Each entry is looked up once. Offered to each reader instead, a million of them would be a billion of calls for
-        a thousand readers.
+        The receivers of a topic are looked up once in a page, and each of them gets what is its own. Offered to every
+        reader, a million entries would be a billion of calls for a thousand readers. Returns how many readers were
+        moved, which are those that still have room.
         """
         log, able, receivers = self.tailed.log.name, self._able, self._receivers
-        before = start
+        of_topics: dict[bytes, list[tuple[Id, list[Stored]]]] = {}
+        of_readers: dict[Reader, list[Stored]] = {}
         for text, fields in entries:
             ms, seq = text.split(b"-")
             entry_id = int(ms), int(seq)
@@ -263,32 +268,26 @@ class Replay:
             stored = parse_stored(log, generation, shard, entry_id, fields)
             if stored is None:
                 continue
-            for reader in receivers(stored):
-                if reader not in able:
-                    continue
-                position = reader.position
-                if position.generation != generation or not start <= position.at[shard] < entry_id:
-                    continue
-                if not reader.offer(stored):
-                    reader.position = position.moved(shard, max(before, position.at[shard]))
-                    self.remove(reader)
-            before = entry_id
+            found = of_topics.get(stored.topic)
+            if found is None:
+                found = of_topics[stored.topic] = []
+                for reader in receivers(log, stored.topic):
+                    position = reader.position
+                    if reader in able and position.generation == generation and start <= position.at[shard] < end:
+                        found.append((position.at[shard], of_readers.setdefault(reader, [])))
+            for seen, its in found:
+                if seen < entry_id:
+                    its.append(stored)
+        for reader, its in of_readers.items():
+            self._offer(reader, its, generation, shard)
         return self._move(generation, shard, start, end)
 
-    def _offer_to_one(self, reader: Reader, entries: list[Any], generation: int, shard: int, end: Id) -> None:
-        """Offer entries to the reader that they were searched for."""
-        log = self.tailed.log.name
-        for text, fields in entries:
-            entry_id = parse_id(text)
-            stored = parse_stored(log, generation, shard, entry_id, fields)
-            if stored is None or entry_id <= reader.position.at[shard]:
-                continue
-            if not reader.offer(stored):
-                self.remove(reader)
-                return
-            reader.position = reader.position.moved(shard, entry_id)
-        if reader in self._able:
-            reader.position = reader.position.moved(shard, end)
+    def _offer(self, reader: Reader, entries: list[Stored], generation: int, shard: int) -> None:
+        """Offer entries to a reader, which is removed, right before the next one, when it is full."""
+        taken = reader.offer_all(entries)
+        if taken < len(entries):
+            reader.position = reader.position.moved(shard, _before(entries[taken].entry_id))
+            self.remove(reader)
 
     def _move(self, generation: int, shard: int, start: Id, end: Id) -> int:
         """Move all readers between start and end to the end; return their number."""
@@ -314,6 +313,12 @@ class Replay:
             if one.position.has_reached(goal):
                 self.remove(one)
                 self._caught_up(one)
+
+
+def _before(entry_id: Id) -> Id:
+    """Return the ID before one."""
+    ms, seq = entry_id
+    return (ms, seq - 1) if seq else (ms - 1, END[1])
 
 
 def _last(entries: list[Any]) -> list[Id]:
