@@ -29,18 +29,19 @@ class Reader(asyncio.Protocol):
     """A persistent session of MQTT 3.1.1 with a subscription to one topic, QoS 1; its client comes and goes.
 
     got: messages that came for the first time and in order; lost: of which a later one came first; again: that came
-    twice. is_silent: it acknowledges nothing.
+    twice. sequence_at: where payloads have the number that counts them.
     """
 
-    def __init__(self, client_id: str, topic: bytes) -> None:
+    def __init__(self, client_id: str, topic: bytes, sequence_at: int = 0) -> None:
         self.client_id, self.topic = client_id, topic
         self.next = self.got = self.lost = self.again = 0
-        self.is_silent = False
+        self._is_silent = self._is_paused = False
         self._unacknowledged: list[bytes] = []
         behind_topic = 2 + PAYLOAD_BYTES
         remaining = 2 + len(topic) + behind_topic
         head = 1 + (2 if remaining > 127 else 1)
-        self._message = Struct(f">B{head - 1 + 2 + len(topic)}xHQ{PAYLOAD_BYTES - _SEQUENCE.size}x")
+        behind = PAYLOAD_BYTES - sequence_at - _SEQUENCE.size
+        self._message = Struct(f">B{head - 1 + 2 + len(topic)}xH{sequence_at}xQ{behind}x")
         assert self._message.size == head + remaining
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
@@ -67,15 +68,22 @@ class Reader(asyncio.Protocol):
     def pause(self) -> None:
         """Read nothing more from the socket."""
         assert self._transport is not None
+        self._is_paused = True
         self._transport.pause_reading()
+
+    def fall_silent(self) -> None:
+        """Acknowledge nothing more."""
+        self._is_silent = True
 
     def resume(self) -> None:
         """Read again, and acknowledge what was not acknowledged."""
         assert self._transport is not None
-        self.is_silent = False
+        self._is_silent = False
         self._transport.write(b"".join(self._unacknowledged))
         self._unacknowledged.clear()
-        self._transport.resume_reading()
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send CONNECT."""
@@ -131,7 +139,7 @@ class Reader(asyncio.Protocol):
             self.got += 1
             following = sequence + 1
         self.next = following
-        if self.is_silent:
+        if self._is_silent:
             self._unacknowledged += acknowledgements
         elif self._transport is not None and not self._transport.is_closing():
             answer = b"".join(acknowledgements)
