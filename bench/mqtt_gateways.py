@@ -35,7 +35,8 @@ def measure(kind: str, rounds: int, seconds: float) -> list[Figure]:
                 continue
             try:
                 for name, words in LOADS:
-                    found.setdefault((shape, name), []).append(_turn(kind, shape, words, seconds))
+                    measured = _turn(kind, shape, words, seconds)
+                    found.setdefault((shape, name), []).append(measured)
             except NotStarted as error:
                 refused[shape] = str(error).partition(": ")[2]
     figures = []
@@ -69,11 +70,10 @@ def _turn(kind: str, shape: tuple[int, int], words: Sequence[str], seconds: floa
     gateways, stores = shape
     with ExitStack() as stack:
         targets = [stack.enter_context(Target(kind)) for _ in range(stores)]
+        brokers = [stack.enter_context(gateway_on(targets[number % stores])) for number in range(gateways)]
         running = []
-        for number in range(gateways):
-            store = targets[number % stores]
-            gateway = stack.enter_context(gateway_on(store))
-            ids = [*gateway.processes, *([store.process.pid] if number < stores else [])]
+        for number, gateway in enumerate(brokers):
+            ids = gateway.processes + [one.process.pid for one in targets[number : number + 1]]
             running.append(_started(gateway.port, ids, words, seconds, number))
         values = [_figures_of(one) for one in running]
     messages = sum((one["in_per_s"] + one["out_per_s"]) / 2 for one in values)
