@@ -38,20 +38,23 @@ def measure(kind: str, rounds: int, seconds: float) -> list[Figure]:
                     measured = _turn(kind, shape, words, seconds)
                     found.setdefault((shape, name), []).append(measured)
             except NotStarted as error:
-                refused[shape] = str(error).partition(": ")[2]
+                refused[shape] = f"the second gateway ended with exit code {error.exit_code}"
     figures = []
     for name, _ in LOADS:
         one = found[(1, 1), name]
         for shape in SHAPES:
-            turns, note = found.get((shape, name)), refused.get(shape, "")
+            turns = found.get((shape, name))
             called = f"{_called(shape)}, {name}"
+            if turns is None:
+                figures.append(Figure(f"{called}: CPU over that of one", None, "x", most=1.2, note=refused[shape]))
+                continue
             figures += [
-                Figure(f"{called}: CPU of a message", _median(turns, 0), "us", note=note),
-                Figure(f"{called}: messages", _median(turns, 1), "/s", note=note),
+                Figure(f"{called}: CPU of a message", median(turn[0] for turn in turns), "us"),
+                Figure(f"{called}: messages", median(turn[1] for turn in turns), "/s"),
             ]
             if shape != (1, 1):
-                ratio = None if turns is None else median(a[0] / b[0] for a, b in zip(turns, one, strict=True))
-                figures.append(Figure(f"{called}: CPU over that of one", ratio, "x", most=1.2, note=note))
+                ratio = median(a[0] / b[0] for a, b in zip(turns, one, strict=True))
+                figures.append(Figure(f"{called}: CPU over that of one", ratio, "x", most=1.2))
     return figures
 
 
@@ -59,10 +62,6 @@ def _called(shape: tuple[int, int]) -> str:
     return " on ".join(
         f"{count} {what}{'' if count == 1 else 's'}" for count, what in zip(shape, ("gateway", "store"), strict=True)
     )
-
-
-def _median(turns: Sequence[tuple[float, float]] | None, at: int) -> float | None:
-    return None if turns is None else median(one[at] for one in turns)
 
 
 def _turn(kind: str, shape: tuple[int, int], words: Sequence[str], seconds: float) -> tuple[float, float]:
