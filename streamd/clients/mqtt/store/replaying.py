@@ -15,6 +15,7 @@ from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 from streamd.clients.topics.handle import LogDropped
 
 _PAGE: Final = 2_000  # entries of one request
+_PAGE_LEAST: Final = 125  # while readers have no room for more
 _PAGE_BYTES: Final = 8 * 2**20
 _PAGES_MAX: Final = 20  # of a shard in one pass; then others have their turn
 # So many sessions with few filters are served by the store's own search; more share a scan of all entries.
@@ -67,6 +68,7 @@ class Replay:
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._asked = AskedCount(_PAGE, _PAGE_BYTES)
+        self._page = _PAGE  # entries of the next page of a scan
         self.read = 0  # entries that were read from the store
 
     def add(self, reader: Reader) -> None:
@@ -182,7 +184,7 @@ class Replay:
             target = self._target(generation, shard)
             if at >= target:
                 return
-            asked = self._asked.per_stream(1)
+            asked = min(self._asked.per_stream(1), self._page)
             request = ("XRANGE", key, f"({format_id(at)}", "+", "COUNT", asked)
             entries, trimmed = await self._read(request, generation, shard)
             self._asked.came(len(entries), size_of(entries))
@@ -190,7 +192,9 @@ class Replay:
             end = parse_id(entries[-1][0]) if len(entries) >= asked else max(target, at, *_last(entries))
             self.read += len(entries)
             if not self._offer_to_all(entries, generation, shard, at, end):
+                self._page = max(_PAGE_LEAST, self._page // 2)  # what nobody had room for is read again
                 return
+            self._page = min(_PAGE, 2 * self._page)
             at = end
 
     async def _search(self, reader: Reader, key: bytes, generation: int, shard: int) -> None:
@@ -261,20 +265,22 @@ class Replay:
         of_topics: dict[bytes, list[tuple[Id, list[Stored]]]] = {}
         of_readers: dict[Reader, list[Stored]] = {}
         for text, fields in entries:
-            ms, seq = text.split(b"-")
-            entry_id = int(ms), int(seq)
-            if entry_id > end:
-                break
-            stored = parse_stored(log, generation, shard, entry_id, fields)
-            if stored is None:
+            topic = fields[1] if fields[0] == b"t" and fields.count(b"t") == 1 else _topic_of(fields)
+            if topic is None:
                 continue
-            found = of_topics.get(stored.topic)
+            found = of_topics.get(topic)
             if found is None:
-                found = of_topics[stored.topic] = []
-                for reader in receivers(log, stored.topic):
+                found = of_topics[topic] = []
+                for reader in receivers(log, topic):
                     position = reader.position
                     if reader in able and position.generation == generation and start <= position.at[shard] < end:
                         found.append((position.at[shard], of_readers.setdefault(reader, [])))
+            if not found:  # nearly all, when few of those that are behind have room
+                continue
+            ms, seq = text.split(b"-")
+            entry_id = int(ms), int(seq)
+            stored = parse_stored(log, generation, shard, entry_id, fields)
+            assert stored is not None
             for seen, its in found:
                 if seen < entry_id:
                     its.append(stored)
@@ -313,6 +319,11 @@ class Replay:
             if one.position.has_reached(goal):
                 self.remove(one)
                 self._caught_up(one)
+
+
+def _topic_of(fields: list[bytes]) -> bytes | None:
+    """Return the topic of a message that does not begin with it, as another program may have stored it."""
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"t")
 
 
 def _before(entry_id: Id) -> Id:
