@@ -7,9 +7,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from bench.mqtt_scale_figures import Figure
+from bench.mqtt_scale_figures import text as text_of
+
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "bench" / "results" / "long.json"
 GATEWAY_FIGURES = ROOT / "bench" / "results" / "mqtt.json"
+SCALE_FIGURES = ROOT / "bench" / "results" / "mqtt-scale.json"
 SPARK_FIGURES = ROOT / "bench" / "results" / "spark_beside.json"
 BEGIN_MARK, END_MARK = "<!-- the {} table begins -->", "<!-- the {} table ends -->"
 
@@ -90,6 +94,7 @@ def tables() -> dict[tuple[Path, str], str]:
         (speed, "speed"): _long(about, rows, ROWS),
         (speed, "cost"): _costs(rows, COST_ROWS),
         (speed, "gateway"): _gateway(json.loads(GATEWAY_FIGURES.read_text(encoding="utf-8"))),
+        (ROOT / "docs" / "mqtt.md", "scale"): _scale(json.loads(SCALE_FIGURES.read_text(encoding="utf-8"))),
         (notes, "form"): _forms(rows, ROWS),
         (notes, "topics"): _topics(rows, TOPIC_ROWS),
         (ROOT / "docs" / "spark-reference.md", "speed"): _spark(json.loads(SPARK_FIGURES.read_text(encoding="utf-8"))),
@@ -185,6 +190,27 @@ def _gateway(found: dict[str, Any]) -> str:
             *idle,
         )
     )
+
+
+def _scale(found: dict[str, Any]) -> str:
+    about, forms = found["about"], list(dict.fromkeys(form for row in found["rows"].values() for form in row))
+    called = ["pure" if form == "streamd" else form for form in forms]
+    lines = [
+        f"`python -m bench.mqtt_scale` of {about['date']}, {about['cpus']} cores, load {about['load'][0]} before and"
+        f" {about['load'][1]} behind:",
+        "",
+        f"| | wanted | {' | '.join(called)} |",
+        "|---|---|" + "---|" * len(forms),
+    ]
+    for by_form in found["rows"].values():
+        for at, one in enumerate(by_form[forms[0]]):
+            figures = [Figure(**by_form[form][at]) for form in forms]
+            cells = [
+                figure.verdict if figure.value is None else text_of(figure.value, figure.unit) for figure in figures
+            ]
+            about_it = f" ({one['note']})" if one["note"] else ""
+            lines.append(f"| {one['name']}{about_it} | {figures[0].wanted} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _medians(turns: list[dict[str, float]]) -> dict[str, float]:
