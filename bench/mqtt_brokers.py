@@ -57,10 +57,10 @@ def running(kind: str, store_options: tuple[str, ...]) -> Iterator[Broker]:
 
 
 @contextmanager
-def gateway_on(store: Target) -> Iterator[Broker]:
+def gateway_on(store: Target, options: tuple[str, ...] = ()) -> Iterator[Broker]:
     """Start a gateway of the store's form on a store that runs; it is ended behind the block. Raises: NotStarted."""
     python = [sys.executable] if store.kind == PURE else [str(COMPILED), "-P"]
-    command = [*python, "-m", "streamd", "mqtt", "--url", f"redis://127.0.0.1:{store.port}", "--port", "0"]
+    command = [*python, "-m", "streamd", "mqtt", "--url", f"redis://127.0.0.1:{store.port}", "--port", "0", *options]
     process = subprocess.Popen(
         command, env=environment(store.kind), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

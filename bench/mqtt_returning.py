@@ -17,34 +17,78 @@ from bench.servers import Target
 from streamd.clients.mqtt.store.logs import DEFAULT_LOG
 from streamd.clients.topics import Message, TopicLog
 
+WINDOW: Final = 20  # the default of many clients
+WINDOWED_MAX: Final = 100  # messages of each session, with that window
+# A thousand sessions have 64 KB each: of what they have not acknowledged, and of output that they have not read.
+GROWTH_MB_MAX: Final = 64
 _MANY: Final = 1_000  # messages that are stored, and entries that are read, at once
 _PAIRS, _RATE = 100, 1_000.0  # of the live load
 _STEADY_S: Final = 4.0
 _SETTLE_S: Final = 2.0  # in which the records of sessions are written
 
 
+class Drain:
+    """What it took until sessions that returned had their messages: a message's CPU in us, and all seconds."""
+
+    def __init__(self, messages: int, seconds: float, store_us: float, gateway_us: float) -> None:
+        self.messages, self.seconds = messages, seconds
+        self.store_us, self.gateway_us = store_us, gateway_us
+
+    @property
+    def per_s(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+
 def measure(kind: str, sessions: int, messages: int) -> list[Figure]:
-    """Return the figures of sessions that return without other clients, and once more beside live ones."""
+    """Return the figures of sessions that return without other clients, beside live ones, and with a small window."""
+    each = messages // sessions
     with Target(kind) as store, gateway_on(store) as gateway:
-        ids = (store.process.pid, gateway.processes[0])
-        return run(_measure(ids, store.port, gateway.port, sessions, messages // sessions))
+        ids = store.process.pid, gateway.processes[0]
+        figures = run(_measure(ids, store.port, gateway.port, sessions, each))
+    with Target(kind) as store, gateway_on(store, ("--in-flight-max", str(WINDOW))) as gateway:
+        ids = store.process.pid, gateway.processes[0]
+        drain = run(_measure_window(ids, store.port, gateway.port, sessions, min(each, WINDOWED_MAX)))
+    note = f"{drain.messages:,} messages, at most {WINDOW} of a session in flight"
+    return [
+        *figures,
+        Figure("with a small window: drained", drain.per_s, "/s", note=note),
+        Figure("with a small window: CPU of a message", drain.store_us + drain.gateway_us, "us"),
+    ]
 
 
-async def _measure(ids: tuple[int, int], store_port: int, gateway_port: int, sessions: int, each: int) -> list[Figure]:
+async def _leave_and_miss(
+    sessions: int, store_port: int, gateway_port: int, each: int
+) -> tuple[list[Reader], TopicLog]:
+    """Return sessions that are away, with messages for them in a log."""
     readers = [Reader(f"returning-{number}", b"returning/%06d" % number) for number in range(sessions)]
     await come_all(readers, gateway_port)
     await leave_all(readers)
     await asyncio.sleep(_SETTLE_S)
-    count = sessions * each
     log = TopicLog.open(redis.Redis(port=store_port), DEFAULT_LOG)
     await asyncio.to_thread(_store, log, readers, 0, each)
-    replayed = await asyncio.to_thread(_replay_rate, log, count)
+    return readers, log
+
+
+async def _drain(ids: tuple[int, int], readers: Sequence[Reader], gateway_port: int, each: int) -> Drain:
+    """Let all sessions return; return what it takes until they have their messages."""
+    count, begun_s = len(readers) * each, monotonic()
+    store_meter, gateway_meter = Meter(ids[:1]), Meter(ids[1:])
+    await come_all(readers, gateway_port)
+    seconds = await until_got(readers, each) - begun_s
+    return Drain(count, seconds, store_meter.cpu_s / count * 1e6, gateway_meter.cpu_s / count * 1e6)
+
+
+async def _measure_window(ids: tuple[int, int], store_port: int, gateway_port: int, sessions: int, each: int) -> Drain:
+    readers, _ = await _leave_and_miss(sessions, store_port, gateway_port, each)
+    return await _drain(ids, readers, gateway_port, each)
+
+
+async def _measure(ids: tuple[int, int], store_port: int, gateway_port: int, sessions: int, each: int) -> list[Figure]:
+    readers, log = await _leave_and_miss(sessions, store_port, gateway_port, each)
+    replayed = await asyncio.to_thread(_replay_rate, log, sessions * each)
     with peak_of(ids[1]) as peak:
-        store_meter, gateway_meter = Meter(ids[:1]), Meter(ids[1:])
-        await come_all(readers, gateway_port)
-        ended_s = await until_got(readers, each)
-        drained = count / (gateway_meter.seconds - (monotonic() - ended_s))
-        store_us, gateway_us = (one.cpu_s / count * 1e6 for one in (store_meter, gateway_meter))
+        drain = await _drain(ids, readers, gateway_port, each)
     growth_mb = (peak.most - peak.before) / 1e6
     await leave_all(readers)
     await asyncio.sleep(_SETTLE_S)
@@ -52,12 +96,14 @@ async def _measure(ids: tuple[int, int], store_port: int, gateway_port: int, ses
     alone, meanwhile = await _beside_live(readers, gateway_port, 2 * each)
     faults = sum(one.lost + one.again for one in readers)
     return [
-        Figure("time until all is drained", count / drained, "s", note=f"{count:,} messages, {sessions:,} sessions"),
-        Figure("drained", drained, "/s"),
+        Figure(
+            "time until all is drained", drain.seconds, "s", note=f"{drain.messages:,} messages, {sessions:,} sessions"
+        ),
+        Figure("drained", drain.per_s, "/s"),
         Figure("the topics library's replay of the same log", replayed, "/s", note="one reader, 1,000 entries a call"),
-        Figure("drained over that replay", drained / replayed, "x", least=0.5),
-        Figure("CPU of a message, gateway and store", store_us + gateway_us, "us", most=15),
-        Figure("CPU of a message, store", store_us, "us"),
+        Figure("drained over that replay", drain.per_s / replayed, "x", least=0.5),
+        Figure("CPU of a message, gateway and store", drain.store_us + drain.gateway_us, "us", most=15),
+        Figure("CPU of a message, store", drain.store_us, "us"),
         Figure("memory of the gateway before", peak.before / 1e6, "MB"),
         Figure("memory of the gateway, growth at its peak", growth_mb, "MB", most=GROWTH_MB_MAX),
         Figure("live clients' rate meanwhile over before", meanwhile[0] / alone[0], "x", least=0.9),
@@ -65,10 +111,6 @@ async def _measure(ids: tuple[int, int], store_port: int, gateway_port: int, ses
         Figure("live clients' delivery, meanwhile", meanwhile[1], "ms"),
         Figure("messages lost or doubled", faults, most=0),
     ]
-
-
-# A thousand sessions have 64 KB each: of what they have not acknowledged, and of output that they have not read.
-GROWTH_MB_MAX: Final = 64
 
 
 def _store(log: TopicLog, readers: Sequence[Reader], start: int, end: int) -> None:

@@ -135,19 +135,20 @@ class Replay:
             if not together:
                 break
             key = log.keys_of(generation)[shard]
+            has_room = first in self._able and first.position.generation == generation.number
             if (
                 self._has_search
                 and len(together) <= _ALONE_MAX
                 and len(first.filters) <= _FILTERS_MAX
                 and "#" not in first.filters
             ):
-                if first in self._able:
+                if has_room:
                     await self._search(first, key, generation.number, shard)
-                continue
-            start = first.position.at[shard]
-            if self._is_gathering or first not in self._able:
+            elif has_room and not self._is_gathering:
+                await self._scan(first.position.at[shard], key, generation.number, shard)
+            else:
                 start = min(one.position.at[shard] for one in together)
-            await self._scan(start, key, generation.number, shard)
+                await self._scan(start, key, generation.number, shard)
         for one in list(self._able):
             if one.position.generation == generation.number and one.position.is_closed:
                 await self._leave_generation(one)
