@@ -59,6 +59,8 @@ COST_ROWS: Final = {
     "IDMPAUTO, 50 clients, pipeline 16: CPU over plain": ("CPU of XADD IDMPAUTO, the same", "a plain XADD"),
     "IDMP, 1,000 producers mixed: CPU over plain": ("CPU of XADD IDMP, 1,000 producers mixed", "a plain XADD"),
 }
+# The row of the gateway's scale that is a table of its own.
+SHAPES_ROW: Final = "gateways and stores"
 # The rows of topics, measured in the pure form; their name here, and the format of their figures.
 TOPIC_ROWS: Final = {
     "as quick as fetching all from redis-server: devices/d7/k3": (
@@ -193,24 +195,39 @@ def _gateway(found: dict[str, Any]) -> str:
 
 
 def _scale(found: dict[str, Any]) -> str:
-    about, forms = found["about"], list(dict.fromkeys(form for row in found["rows"].values() for form in row))
-    called = ["pure" if form == "streamd" else form for form in forms]
+    about, rows = found["about"], dict(found["rows"])
+    shapes = rows.pop(SHAPES_ROW)
+    forms = list(shapes)
+    called = [{"streamd": "pure"}.get(form, form) for form in forms]
     lines = [
         f"`python -m bench.mqtt_scale` of {about['date']}, {about['cpus']} cores, load {about['load'][0]} before and"
         f" {about['load'][1]} behind:",
         "",
-        f"| | wanted | {' | '.join(called)} |",
-        "|---|---|" + "---|" * len(forms),
+        f"| | CPU of a message, messages/s, CPU over that of one gateway: {' | '.join(called)} |",
+        "|---|" + "---|" * len(forms),
     ]
-    for by_form in found["rows"].values():
+    # "2 gateways on 1 store, 2,000 messages/s a gateway: CPU of a message"
+    loads = dict.fromkeys(one["name"].rpartition(": ")[0] for one in shapes[forms[0]])
+    for load in loads:
+        of_forms = []
+        for form in forms:
+            figures = [Figure(**one) for one in shapes[form] if one["name"].rpartition(": ")[0] == load]
+            of_forms.append(", ".join(_measured(one) for one in figures))
+        lines.append(f"| {load} | {' | '.join(of_forms)} |")
+    lines += ["", f"| | | wanted | {' | '.join(called)} |", "|---|---|---|" + "---|" * len(forms)]
+    for row, by_form in rows.items():
         for at, one in enumerate(by_form[forms[0]]):
             figures = [Figure(**by_form[form][at]) for form in forms]
-            cells = [
-                figure.verdict if figure.value is None else text_of(figure.value, figure.unit) for figure in figures
-            ]
             about_it = f" ({one['note']})" if one["note"] else ""
-            lines.append(f"| {one['name']}{about_it} | {figures[0].wanted} | {' | '.join(cells)} |")
+            cells = " | ".join(map(_measured, figures))
+            lines.append(f"| {'' if at else row} | {one['name']}{about_it} | {figures[0].wanted} | {cells} |")
     return "\n".join(lines)
+
+
+def _measured(figure: Figure) -> str:
+    if figure.value is None:
+        return f"{figure.verdict}{f': {figure.note}' if figure.note else ''}"
+    return text_of(figure.value, figure.unit)
 
 
 def _medians(turns: list[dict[str, float]]) -> dict[str, float]:
