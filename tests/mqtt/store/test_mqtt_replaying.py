@@ -8,6 +8,7 @@ import pytest
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.ring import Ring
+from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import TailedLog
 from streamd.clients.topics.entry_ids import parse_id
 from tests.mqtt.store.fake_store import Store, entries_of, log_of
@@ -71,8 +72,8 @@ class Log:
         if len(self.order) == len(self.readers):
             self.done.set()
 
-    async def replay(self, has_search=False):
-        tailed = TailedLog(log_of(list(self.streams)), self.end, Ring(self.end, 10, 1_000))
+    async def replay(self, has_search=False, tailed=None):
+        tailed = tailed or TailedLog(log_of(list(self.streams)), self.end, Ring(self.end, 10, 1_000))
         replay = Replay(self.store, tailed, has_search, self.receivers, self.caught_up, print)
         for one in self.readers:
             replay.add(one)
@@ -146,5 +147,49 @@ def test_a_crowd_does_not_hold_up_a_reader_behind_it():
         await log.replay()
         assert log.order[0] is far
         assert far.found == log.expected(far.topic)
+
+    asyncio.run(main())
+
+
+def test_a_crowd_enters_no_ring_that_has_gone_on_without_it():
+    async def main():
+        log = Log(10, 4_000)
+        for name in log.names:
+            log.add(name, window=1_000)
+        # The tail is in the middle of the log, and comes to its end when the first shard was read: its ring has then
+        # dropped what it had.
+        middle = Position(1, tuple(parse_id(stream[1_000][0]) for stream in log.streams.values()))
+        tailed = TailedLog(log_of(list(log.streams)), middle, Ring(middle, 10, 1_000))
+        demand, caught_up = log.store.demand, log.caught_up
+
+        async def demand_late(*commands):
+            reply = await demand(*commands)
+            if commands[0][1] == b"k0":  # of which there is nothing more than the tail knows, at first
+                end = tailed.ring.end.at[0]
+                return [one for one in reply[0] if parse_id(one[0]) <= end], None
+            for at in range(1_001, 2_000):
+                ids = [parse_id(stream[at][0]) for stream in log.streams.values()]
+                ring_end = Position(1, tuple(ids))
+                if not tailed.ring.end.has_reached(ring_end):
+                    entries = [Stored("log", 1, shard, one, b"t", b"", []) for shard, one in enumerate(ids)]
+                    tailed.ring.append(entries, ring_end)
+            return reply
+
+        early = []
+
+        def check(reader):
+            if not reader.position.has_reached(tailed.ring.start):
+                early.append(reader)
+            caught_up(reader)
+
+        log.store.demand, log.caught_up = demand_late, check
+        await log.replay(tailed=tailed)
+        assert early == []
+        for one in log.readers:
+            in_ring = sum(
+                entry.shard == log.names.index(one.topic) % SHARDS
+                for entry in tailed.ring.from_number(tailed.ring.first)
+            )
+            assert len(one.found) >= 400 - in_ring
 
     asyncio.run(main())

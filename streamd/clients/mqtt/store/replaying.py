@@ -316,8 +316,9 @@ class Replay:
         return count
 
     def _hand_over(self, goal: Position) -> None:
+        start = self.tailed.ring.start  # it may have passed the goal meanwhile
         for one in list(self._able):
-            if one.position.has_reached(goal):
+            if one.position.has_reached(goal) and one.position.has_reached(start):
                 self.remove(one)
                 self._caught_up(one)
 

@@ -111,6 +111,7 @@ class Ring:
         if position.has_reached(self.end):
             return self.next
         passed = bisect_left(self._chunks, True, key=lambda chunk: not position.has_reached(chunk.start))
+        assert passed
         return self._chunks[passed - 1].first
 
     def position_at(self, number: int) -> Position:
