@@ -74,6 +74,11 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _as_json(figure: Figure) -> dict[str, Any]:
+    shown = "" if figure.value is None else text(figure.value, figure.unit)
+    return {**asdict(figure), "wanted": figure.wanted, "verdict": figure.verdict, "shown": shown}
+
+
 def _write(about: dict[str, Any], rows: dict[str, dict[str, list[Figure]]], is_whole: bool) -> None:
     title = (
         f"`python -m bench.mqtt_scale`, {about['date']}, {about['minutes']} minutes, {about['cpus']} cores, load"
@@ -86,7 +91,7 @@ def _write(about: dict[str, Any], rows: dict[str, dict[str, list[Figure]]], is_w
     written = {
         "about": about,
         "rows": {
-            row: {kind: [asdict(one) for one in figures] for kind, figures in by_form.items()}
+            row: {kind: [_as_json(one) for one in figures] for kind, figures in by_form.items()}
             for row, by_form in rows.items()
         },
     }

@@ -16,9 +16,9 @@ LOOK_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured. most, least: the target, if there is one. value: None if it could not be measured.
+    """What was measured. most, least: its target. value: None if it could not be measured.
 
-    note: what the figure depends on, or why there is none.
+    note: what the figure depends on, or why it is not available.
     """
 
     name: str

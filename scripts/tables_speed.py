@@ -7,9 +7,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from bench.mqtt_scale_figures import Figure
-from bench.mqtt_scale_figures import text as text_of
-
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "bench" / "results" / "long.json"
 GATEWAY_FIGURES = ROOT / "bench" / "results" / "mqtt.json"
@@ -211,23 +208,23 @@ def _scale(found: dict[str, Any]) -> str:
     for load in loads:
         of_forms = []
         for form in forms:
-            figures = [Figure(**one) for one in shapes[form] if one["name"].rpartition(": ")[0] == load]
+            figures = [one for one in shapes[form] if one["name"].rpartition(": ")[0] == load]
             of_forms.append(", ".join(_measured(one) for one in figures))
         lines.append(f"| {load} | {' | '.join(of_forms)} |")
     lines += ["", f"| | | wanted | {' | '.join(called)} |", "|---|---|---|" + "---|" * len(forms)]
     for row, by_form in rows.items():
         for at, one in enumerate(by_form[forms[0]]):
-            figures = [Figure(**by_form[form][at]) for form in forms]
+            figures = [by_form[form][at] for form in forms]
             about_it = f" ({one['note']})" if one["note"] else ""
             cells = " | ".join(map(_measured, figures))
-            lines.append(f"| {'' if at else row} | {one['name']}{about_it} | {figures[0].wanted} | {cells} |")
+            lines.append(f"| {'' if at else row} | {one['name']}{about_it} | {one['wanted']} | {cells} |")
     return "\n".join(lines)
 
 
-def _measured(figure: Figure) -> str:
-    if figure.value is None:
-        return f"{figure.verdict}{f': {figure.note}' if figure.note else ''}"
-    return text_of(figure.value, figure.unit)
+def _measured(figure: dict[str, Any]) -> str:
+    if figure["value"] is None:
+        return f"{figure['verdict']}{': ' if figure['note'] else ''}{figure['note']}"
+    return str(figure["shown"])
 
 
 def _medians(turns: list[dict[str, float]]) -> dict[str, float]:
