@@ -71,7 +71,7 @@ class Ownership:
     """The lease of this gateway, and what it knows of the others.
 
     peers: the others that live, by run. dead: runs whose lease is over, and whose sessions are to be taken up. is_sure:
-    sessions that others may have taken, while the lease was over, were looked for.
+    the sessions were looked at since the lease was over: another gateway may have taken some.
     """
 
     def __init__(self, link: Link, run: str) -> None:
@@ -128,7 +128,7 @@ class Ownership:
         await self._renew()
 
     async def _renew(self) -> bool:
-        """Extend the lease; return whether it was not over, or what others may have taken was looked for since."""
+        """Extend the lease; return whether it was not over, or the sessions were looked at since."""
         now_s = self._loop.time()
         me = Peer(self.run, self.name, _host(), os.getpid(), _started(os.getpid()))
         several = f"{_SEVERAL} {socket.gethostname()} {os.getpid()}"
@@ -169,7 +169,7 @@ class Ownership:
             self._keeper_until_s = 0.0
 
     async def keep(self) -> bool:
-        """Extend the lease; return False if it was over: sessions that others have taken are to be looked for."""
+        """Extend the lease; return False if it was over: the sessions are to be looked at."""
         was_valid = await self._renew()
         await self.look()
         return was_valid
