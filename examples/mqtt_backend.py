@@ -162,9 +162,9 @@ class Device:
 
 
 @contextmanager
-def running_gateway(url: str, options: list[str]) -> Iterator[int]:
+def running_gateway(url: str) -> Iterator[int]:
     """Run `streamd mqtt` on a free port, which is yielded."""
-    words = [sys.executable, "-m", "streamd", "mqtt", "--url", url, "--port", "0", *options]
+    words = [sys.executable, "-m", "streamd", "mqtt", "--url", url, "--port", "0", *GATEWAY_OPTIONS]
     gateway = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert gateway.stdout is not None
@@ -215,11 +215,11 @@ def lives(device: Device, task: Task, readings: int, kills: int) -> int:
     return killed
 
 
-def run(url: str, readings: int, kills: int, with_names: bool, options: list[str]) -> int:
+def run(url: str, readings: int, kills: int, with_names: bool) -> int:
     """Let the device publish and the backend count; return the exit code."""
     client = redis.Redis.from_url(url)
     client.ping()
-    with client, tempfile.TemporaryDirectory() as directory, running_gateway(url, options) as port:
+    with client, tempfile.TemporaryDirectory() as directory, running_gateway(url) as port:
         # A name of its own in each run: the store knows the names of the run before for an hour.
         device = Device(f"d{secrets.token_hex(4)}", port)
         database = str(Path(directory) / "readings.sqlite")
@@ -246,14 +246,10 @@ def main() -> int:
     parser.add_argument("--readings", type=int, default=300)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--without-names", action="store_true", help="look no names up: readings are counted twice")
-    parser.add_argument(
-        "--without-application", action="store_true", help="run the gateway without its option --application"
-    )
     arguments = parser.parse_args()
     at_least = 2 * EACH_LIFE * (arguments.kills + 1)
     if arguments.kills < 0 or arguments.readings < at_least:
         parser.error(f"--readings is at least {at_least} for so many kills: each backend takes {EACH_LIFE} of them")
-    options = [] if arguments.without_application else GATEWAY_OPTIONS
     with ExitStack() as stack:
         url = arguments.url
         if url is None:
@@ -261,7 +257,7 @@ def main() -> int:
 
             url = stack.enter_context(EmbeddedServer(clock=Clock())).url
         try:
-            return run(url, arguments.readings, arguments.kills, not arguments.without_names, options)
+            return run(url, arguments.readings, arguments.kills, not arguments.without_names)
         except (redis.RedisError, OSError) as error:
             print(f"mqtt_backend: {url}: {error}", file=sys.stderr)
             return 2

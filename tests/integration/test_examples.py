@@ -81,15 +81,8 @@ def test_the_device_has_each_reading_in_the_log_once_with_an_iid_and_not_without
         assert f"{how}: {cuts}\n  in the log {entries}, lost 0, there twice {twice}\n" in said
 
 
-def backend_words() -> list[str]:
-    """Return what the backend needs beside a gateway that has no applications yet."""
-    command = [sys.executable, "-m", "streamd", "mqtt", "--help"]
-    helped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    return [] if "--application " in helped else ["--without-application"]
-
-
 def test_the_backend_counts_each_message_once_although_it_is_killed_before_and_after_its_commit():
-    code, said = ran("mqtt_backend", "--readings", "150", *backend_words())
+    code, said = ran("mqtt_backend", "--readings", "150")
     assert code == 0, said
     for number, place in enumerate(["before its commit", "between its commit and its PUBACK"] * 2, start=1):
         assert f"backend killed {place}; published so far {number * 30}\n" in said
@@ -98,7 +91,7 @@ def test_the_backend_counts_each_message_once_although_it_is_killed_before_and_a
 
 
 def test_the_backend_that_looks_no_names_up_counts_twice_what_came_again():
-    code, said = ran("mqtt_backend", "--readings", "100", "--kills", "2", "--without-names", *backend_words())
+    code, said = ran("mqtt_backend", "--readings", "100", "--kills", "2", "--without-names")
     assert code == 1
     (again,) = map(int, re.findall(r"came again after their commit (\d+)", said))
     assert again >= 1

@@ -31,7 +31,7 @@ OTHERS = {"--describe", "--all-groups", "--json"}
 
 
 def missing() -> set[str]:
-    """Return the options that the document names and that the gateway does not have yet."""
+    """Return the options that the document names and that the gateway does not have."""
     return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", TEXT)) - options().keys() - OTHERS
 
 
@@ -42,8 +42,6 @@ def test_the_lines_of_a_block_end_well(block: Block, shell: Shell):
     (shell.place / "passwords").write_text("ann:secret\n")
     (shell.place / "acl").write_text("".join(f"{line}\n" for line in lines_of_acl()))
     for line in block.text.splitlines():
-        if "--application" in missing():
-            line = line.replace(" --application 'backend-*'", "")
         shell.run(line)
     shell.end()
 
@@ -63,8 +61,7 @@ def test_the_lines_of_the_acl_file_are_those_of_one(shell):
 
 
 def test_the_document_names_no_option_that_is_not_there():
-    # Either all of them are there, or those of applications are still to come.
-    assert {one for one in missing() if not re.match("--(application|resend-v5)", one)} == set()
+    assert missing() == set()
 
 
 def test_the_defaults_in_the_table_are_those_of_the_gateway():
@@ -73,8 +70,7 @@ def test_the_defaults_in_the_table_are_those_of_the_gateway():
     assert len(told) == 11
     wanted = {**options(), "--retention": RETENTION_S}
     for name, value in told:
-        if name not in missing():
-            assert value.replace(",", "") == f"{wanted[name]}", name
+        assert value.replace(",", "") == f"{wanted[name]}", name
 
 
 class Client:
