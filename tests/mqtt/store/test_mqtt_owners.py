@@ -12,13 +12,15 @@ from streamd.clients.mqtt.store.records import (
     Record,
     creation,
     data_key,
-    is_taken,
     parse_record,
     pointer_key,
     removal,
     resting,
     taking,
+    taking_over,
 )
+from streamd.clients.topics.drivers import run
+from streamd.clients.topics.steps import Commit
 from streamd.testing import EmbeddedServer
 from tests.differential.redis_process import needs_redis, running_redis
 
@@ -34,13 +36,11 @@ def client(request, tmp_path):
 
 
 def execute(client, *requests):
-    """Return the replies to requests as a link has them: errors are values, and a transaction is one unit."""
-    pipeline = client.pipeline(transaction=bool(requests) and requests[0] == ("MULTI",))
+    """Return the replies to requests as a link has them: errors are values."""
+    pipeline = client.pipeline(transaction=False)
     for words in requests:
-        if words not in (("MULTI",), ("EXEC",)):
-            pipeline.execute_command(*words)
-    found = pipeline.execute(raise_on_error=False)
-    return [found] if requests[0] == ("MULTI",) else found
+        pipeline.execute_command(*words)
+    return pipeline.execute(raise_on_error=False)
 
 
 class Gateway:
@@ -58,9 +58,12 @@ class Gateway:
     def take(self):
         if self.seen is None:
             return
-        mine, commands = taking("c", self.seen, f"{self.name}.1")
-        replies = execute(self.client, *commands)
-        if is_taken(replies[-1]):
+        if self.seen.owner is None:
+            mine, command = taking("c", self.seen, f"{self.name}.1")
+            taken = [("c", mine)] if self.client.execute_command(*command) else []
+        else:
+            taken = run(self.client, taking_over([("c", self.seen)], f"{self.name}.1"))
+        for _, mine in taken:
             self.pointer = mine
             fields = self.client.hgetall(data_key("c", mine.epoch))
             self.read = parse_record("c", Found(mine, [one for pair in fields.items() for one in pair]))
@@ -122,6 +125,8 @@ def test_what_one_has_acted_on_the_other_finds_and_nothing_else_reaches_it(clien
             fields = client.hgetall(data_key("c", Pointer.from_text(text).epoch))
             expected = {f"s {one}".encode() for one in [*acted_before, *b.acted]}
             assert {one for one in fields if one.startswith(b"s ")} == expected, order
+        if not a_owned_last or last != "end":
+            assert client.exists(data_key("c", Pointer.from_text(client.get(pointer_key("c"))).epoch)), order
         # Nothing lies beside the session.
         keys = set(client.keys("mqtt:session:*"))
         assert len(keys) == (0 if a_owned_last and last == "end" else 2), (order, keys)
@@ -139,6 +144,41 @@ def test_of_two_that_begin_a_session_one_has_it(client):
         (winner,) = [at for at, reply in last.items() if reply]
         assert client.get(pointer_key("c")) == records[winner].pointer.to_text().encode()
         assert client.hget(records[winner].key, "uid") == records[winner].uid.encode()
+
+
+@pytest.mark.parametrize("moment", ["before it", "amid it"])
+def test_sessions_are_taken_over_together_and_one_that_its_owner_lets_go_stays_where_it_is(client, moment):
+    pointers = {f"c{at}": Pointer(5, "a.1") for at in range(5)}
+    for name, pointer in pointers.items():
+        for words in creation(Record(name, expiry_s=60, pointer=pointer)):
+            client.execute_command(*words)
+
+    def leave():
+        client.execute_command(*resting("c3", pointers["c3"]))
+
+    def steps():
+        """Let go at the moment, amid the requests of who takes the sessions."""
+        inner = taking_over(list(pointers.items()), "b.1")
+        step = next(inner)
+        has_left = moment == "before it"
+        try:
+            while True:
+                reply = yield step
+                step = inner.send(reply)
+                if not has_left and isinstance(step, Commit):
+                    leave()
+                    has_left = True
+        except StopIteration as stop:
+            return stop.value
+
+    if moment == "before it":
+        leave()
+    taken = dict(run(client, steps()))
+    assert taken == {name: Pointer(6, "b.1") for name in pointers if name != "c3"}
+    for name in pointers:
+        pointer = Pointer.from_text(client.get(pointer_key(name)))
+        assert pointer == taken.get(name, Pointer(5, None))
+        assert client.exists(data_key(name, pointer.epoch))
 
 
 @pytest.mark.parametrize("owner", [None, "dead.1"])

@@ -11,7 +11,7 @@ from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
 from streamd.clients.mqtt.codec.packets import Connack, Connect
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
-from streamd.clients.mqtt.gateway.leaving import Refused, raise_faults
+from streamd.clients.mqtt.gateway.leaving import Refused, raise_faults, take
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing, Sent
@@ -26,11 +26,8 @@ from streamd.clients.mqtt.store.records import (
     Record,
     Shared,
     creation,
-    data_key,
-    is_taken,
     parse_record,
     removal,
-    taking,
     user_key,
     will_to_text,
 )
@@ -217,22 +214,19 @@ class Connecting:
     async def _take(self, record: Record) -> Record:
         """Become the owner of a session; return it as it is then. Raises: StoreFault; _Moved."""
         gateway, client_id = self._gateway, record.client_id
-        pointer, commands = taking(client_id, record.pointer, gateway.owner_name())
-        if record.pointer.owner is None:
-            replies = await gateway.link.ask(*commands)
-        else:
-            replies = await gateway.link.ask(*commands, ("HGETALL", data_key(client_id, pointer.epoch)))
-            fields = replies.pop()
-        raise_faults(replies)
-        if not is_taken(replies[-1]):
+        was_owned = record.pointer.owner is not None
+        pointer = await take(gateway, client_id, record.pointer)
+        if pointer is None:
             raise _Moved
-        if record.pointer.owner is not None:  # until it was taken its owner may have changed it
-            found = parse_record(client_id, Found(pointer, fields))
+        record.pointer = pointer
+        if was_owned:  # until it was taken its owner may have changed it
+            replies = await gateway.link.ask(("HGETALL", record.key))
+            raise_faults(replies)
+            found = parse_record(client_id, Found(pointer, replies[0]))
             if found is None:
                 raise _Moved
             found.lost_ms = gateway.now_ms()
             return found
-        record.pointer = pointer
         return record
 
     async def _new(self, packet: Connect, client_id: str, rights: ClientRights) -> Session:

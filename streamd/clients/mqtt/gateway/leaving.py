@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import redis
+
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.session import Session
@@ -13,12 +15,13 @@ from streamd.clients.mqtt.store.records import (
     WILLS,
     Pointer,
     Record,
-    is_taken,
     removal,
     resting,
     taking,
+    taking_over,
     waiting_to_text,
 )
+from streamd.clients.topics.drivers import run_async
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
@@ -109,10 +112,8 @@ class Leaving:
         Returns whether it is this gateway that has ended it.
         """
         gateway = self._gateway
-        pointer, taken = taking(record.client_id, record.pointer, gateway.owner_name())
-        replies = await gateway.link.ask(*taken)
-        raise_faults(replies)
-        if not is_taken(replies[-1]):
+        pointer = await take(gateway, record.client_id, record.pointer)
+        if pointer is None:
             return False
         record.pointer = pointer
         if record.will is not None:
@@ -132,6 +133,28 @@ class Leaving:
             shards = {one.shard_named(session.client_bytes) for one in log.handle.meta.generations}
             keys += [log.awaiting_key(shard, session.uid) for shard in sorted(shards)]
         return keys
+
+
+async def take(gateway: Gateway, client_id: str, pointer: Pointer) -> Pointer | None:
+    """Become the owner of a session; return its new pointer, or None if it has moved. Raises: Refused; StoreFault."""
+    if pointer.owner is None:
+        new, command = taking(client_id, pointer, gateway.owner_name())
+        replies = await gateway.link.ask(command)
+        raise_faults(replies)
+        return None if replies[0] is None else new
+    for _, found in await take_over(gateway, [(client_id, pointer)]):
+        return found
+    return None
+
+
+async def take_over(gateway: Gateway, sessions: list[tuple[str, Pointer]]) -> list[tuple[str, Pointer]]:
+    """Take sessions from other owners; return those that they still had. Raises: Refused; StoreFault."""
+    try:
+        return await run_async(gateway.shares.client, taking_over(sessions, gateway.owner_name()))
+    except redis.exceptions.OutOfMemoryError as error:
+        raise Refused(Reason.QUOTA_EXCEEDED, f"the store is full: {error}")
+    except redis.RedisError as error:
+        raise StoreFault(str(error))
 
 
 def raise_faults(replies: list[Any]) -> None:

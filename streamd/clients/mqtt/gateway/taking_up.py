@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.gateway.leaving import take_over
 from streamd.clients.mqtt.store.link import Words
 from streamd.clients.mqtt.store.records import (
     INDEX,
@@ -13,11 +14,9 @@ from streamd.clients.mqtt.store.records import (
     Pointer,
     Record,
     data_key,
-    is_taken,
     parse_record,
     pointer_key,
     resting,
-    taking,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ async def _take_some(gateway: Gateway, names: list[str], dead: set[str]) -> None
             continue
         if pointer.run in dead or (is_first and not await gateway.ownership.is_alive(pointer.run)):
             pointers.append((client_id, pointer))
-    taken = await _take(gateway, pointers)
+    taken = await take_over(gateway, pointers) if pointers else []
     if not taken:
         return
     replies = await gateway.link.ask(*[("HGETALL", data_key(one, pointer.epoch)) for one, pointer in taken])
@@ -69,20 +68,6 @@ async def _take_some(gateway: Gateway, names: list[str], dead: set[str]) -> None
         commands.append(resting(client_id, pointer))
     if commands:
         await gateway.link.demand(*commands)
-
-
-async def _take(gateway: Gateway, pointers: list[tuple[str, Pointer]]) -> list[tuple[str, Pointer]]:
-    """Become the owner of sessions; return those that nobody else has taken."""
-    commands: list[Words] = []
-    ends: list[int] = []
-    new: list[tuple[str, Pointer]] = []
-    for client_id, pointer in pointers:
-        mine, words = taking(client_id, pointer, gateway.owner_name())
-        commands += words
-        ends.append(len(commands) - 1)
-        new.append((client_id, mine))
-    replies: list[Any] = await gateway.link.ask(*commands) if commands else []
-    return [one for one, end in zip(new, ends, strict=True) if is_taken(replies[end])]
 
 
 async def _forget_if_gone(gateway: Gateway, client_id: str) -> None:

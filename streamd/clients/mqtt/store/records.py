@@ -40,6 +40,7 @@ from streamd.clients.mqtt.session.outgoing import Sent, State
 from streamd.clients.mqtt.store.link import Words
 from streamd.clients.mqtt.store.positions import Place, Position
 from streamd.clients.mqtt.store.stored import Stored
+from streamd.clients.topics.steps import Command, Commit, Steps, Watch
 
 VERSION: Final = b"2"
 INDEX: Final = "mqtt:sessions"
@@ -329,25 +330,40 @@ def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str])
     return [*commands, ("ZREM", INDEX, client_id), ("DELEX", pointer_key(client_id), "IFEQ", pointer.to_text())]
 
 
-def taking(client_id: str, pointer: Pointer, owner: str) -> tuple[Pointer, list[Words]]:
-    """Return the pointer of a session that gets an owner, and the commands; the last reply says whether it has it.
+def taking(client_id: str, pointer: Pointer, owner: str) -> tuple[Pointer, Words]:
+    """Return the pointer of a session at rest that gets an owner, and the command; no reply to it means it has moved.
 
-    A session at rest stays where it is. From another owner it is taken together with its place.
+    It stays where it is.
     """
-    key, text = pointer_key(client_id), pointer.to_text()
-    if pointer.owner is None:
-        new = Pointer(pointer.epoch, owner)
-        return new, [("SET", key, new.to_text(), "IFEQ", text)]
-    new = Pointer(pointer.epoch + 1, owner)
-    move = ("RENAME", data_key(client_id, pointer.epoch), data_key(client_id, new.epoch))
-    return new, [("MULTI",), ("SET", key, new.to_text(), "IFEQ", text), move, ("EXEC",)]
+    new = Pointer(pointer.epoch, owner)
+    return new, ("SET", pointer_key(client_id), new.to_text(), "IFEQ", pointer.to_text())
 
 
-def is_taken(reply: Any) -> bool:
-    """Return whether the last reply to `taking` says so."""
-    if isinstance(reply, list):
-        return not any(one is None or isinstance(one, Exception) for one in reply)
-    return reply is not None and not isinstance(reply, Exception)
+def taking_over(sessions: list[tuple[str, Pointer]], owner: str) -> Steps[list[tuple[str, Pointer]]]:
+    """Take sessions from other owners, each together with its place; return those that they still had.
+
+    Pointer and place change as one, and only if the older owner has not let go meanwhile: then the session stays where
+    it was.
+    """
+    keys = [pointer_key(client_id) for client_id, _ in sessions]
+    places = [data_key(client_id, pointer.epoch) for client_id, pointer in sessions]
+    replies = yield Watch(keys, [*(("GET", key) for key in keys), *(("EXISTS", place) for place in places)])
+    commands: list[Command] = []
+    taken: list[tuple[str, Pointer]] = []
+    for (client_id, pointer), text, exists in zip(sessions, replies, replies[len(sessions) :], strict=False):
+        if exists and text == pointer.to_text().encode():
+            new = Pointer(pointer.epoch + 1, owner)
+            place = data_key(client_id, pointer.epoch)
+            commands.append(("SET", pointer_key(client_id), new.to_text()))
+            commands.append(("RENAME", place, data_key(client_id, new.epoch)))
+            taken.append((client_id, new))
+    if not taken or (yield Commit(commands)) is not None:
+        return taken
+    if len(sessions) == 1:
+        return []
+    half = len(sessions) // 2  # one of them has moved amid this
+    first = yield from taking_over(sessions[:half], owner)
+    return [*first, *(yield from taking_over(sessions[half:], owner))]
 
 
 def resting(client_id: str, pointer: Pointer) -> Words:
