@@ -344,10 +344,10 @@ class UnorderedPart(Part):
             if self._is_stale or self._is_lost:
                 await self._look()
                 continue
-            member = self.group.next_member()
-            if member is None:
-                return
             async with self.lock:
+                member = self.group.next_member()  # now: who had room may have left while another held the lock
+                if member is None:
+                    return
                 if self._claims:
                     self.give(member, self._sorted(member, await self._claim(member)))
                     continue
