@@ -161,7 +161,13 @@ async def open_log(client: redis.asyncio.Redis, settings: LogSettings) -> OpenLo
     steps = administration.create(
         settings.name, settings.shards, "publisher", settings.retention_s, filters, is_rest=settings.prefix is None
     )
-    return OpenLog(client, settings, await run_async(client, steps))
+    try:
+        made = await run_async(client, steps)
+    except ValueError:
+        if settings.name not in await run_async(client, administration.names()):
+            raise
+        made = await run_async(client, administration.open_log(settings.name))  # another gateway has made it meanwhile
+    return OpenLog(client, settings, made)
 
 
 class Logs:
