@@ -3,12 +3,14 @@
 import asyncio
 from contextlib import AsyncExitStack
 
+import pytest
 import redis.asyncio
 
 from streamd.clients.mqtt.codec import packets as p
+from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.store.records import Pointer, pointer_key
 from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, running
-from tests.mqtt.gateway.test_mqtt_several_gateways import lasting, two
+from tests.mqtt.gateway.test_mqtt_several_gateways import lasting, published, two
 
 
 def test_two_gateways_start_at_once_on_an_empty_store(store):
@@ -68,5 +70,47 @@ def test_a_group_whose_only_member_leaves_while_it_is_to_read_reads_on_for_the_n
             assert faults == []
             member = await lasting(gateway, "member")
             assert (await member.receive()).payload == b"x"
+
+    asyncio.run(main())
+
+
+@pytest.mark.interpreted(reason="what is told is not heard")
+@pytest.mark.parametrize("moment", ["its client speaks", "a tick"])
+def test_a_gateway_that_stood_still_stores_nothing_of_a_client_that_has_gone(store, monkeypatch, moment):
+    """Its client has sent the same message of QoS 2 to the other gateway."""
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.handing_over._PATIENCE_S", 0)
+
+    async def main():
+        async with two(store) as (one, other):
+            reader = await connect(other.port, "reader")
+            await reader.subscribe(p.Subscription("t", 2))
+            one.handing_over._do = lambda said: None
+            older = await lasting(one)
+            newer = await lasting(other)
+            await newer.publish(b"t", b"x", 2)
+            assert (await reader.receive()).payload == b"x"
+            older.send(p.Publish(b"t", b"x", 2, packet_id=1), p.Pingreq())
+            one.ticked_s -= 10
+            if moment == "a tick":
+                one._tick()
+            assert (await older.expect(p.Disconnect)).reason == Reason.SESSION_TAKEN_OVER
+            assert await older.packet() is None
+            await newer.publish(b"t", b"y", 2)
+            assert (await reader.receive()).payload == b"y"
+            assert published(await reader.quiet()) == []
+
+    asyncio.run(main())
+
+
+def test_clients_of_a_gateway_that_stood_still_go_on_if_nobody_has_taken_them(store):
+    async def main():
+        async with two(store) as (one, _):
+            device, other = await lasting(one), await connect(one.port, "other")
+            for number in range(3):
+                one.ticked_s -= 10
+                await asyncio.gather(*(who.subscribe(p.Subscription(f"t{number}", 1)) for who in (device, other)))
+                one.ticked_s -= 10
+                for who in (device, other):
+                    await who.publish(b"u", b"x", 2)
 
     asyncio.run(main())

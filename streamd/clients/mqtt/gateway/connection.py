@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.session import Session
     from streamd.clients.mqtt.store.stored import Stored
 
+# A process that did nothing for so long may have lost sessions: it is less than the patience of other gateways.
+STALLED_S: Final = 1.0
 _NO_LIMIT: Final = 268_435_460
 _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it is behind
 # Packets that wait for the one before, and bytes that came meanwhile; then the socket is not read.
@@ -112,6 +114,11 @@ class Connection:
         if packets:
             self.heard_s = gateway.loop.time()
             gateway.counters.messages_received += len(packets)
+            if self.heard_s - gateway.ticked_s > STALLED_S:
+                gateway.hold_up()
+            if gateway.held_up is not None and not self.is_busy:
+                self.is_busy = True
+                gateway.held_up.append(self)
             if self.is_busy:
                 self._wait(packets)
                 return
@@ -140,6 +147,9 @@ class Connection:
 
     def go_on(self) -> None:
         """Work on the packets that waited for one that is done."""
+        if self.gateway.held_up is not None:
+            self.gateway.held_up.append(self)
+            return
         self.is_busy = False
         self._queued_bytes = 0
         if self._queue is not None:

@@ -20,7 +20,7 @@ from streamd.clients.mqtt.gateway.applications import Applications
 from streamd.clients.mqtt.gateway.chores import Chores
 from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
-from streamd.clients.mqtt.gateway.connection import Connection
+from streamd.clients.mqtt.gateway.connection import STALLED_S, Connection
 from streamd.clients.mqtt.gateway.counters import Counters
 from streamd.clients.mqtt.gateway.delivering import Delivery
 from streamd.clients.mqtt.gateway.handing_over import HandingOver
@@ -55,7 +55,7 @@ from streamd.clients.topics.handle import read_abilities
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
 _BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
-_LOOKS_AT_ONCE: Final = 1_000
+_LOOKS_AT_ONCE: Final = 1_000  # at the owners of sessions
 _LOGGED_PER_S: Final = 20  # lines of one kind
 
 
@@ -124,6 +124,8 @@ class Gateway:
         self.leaving: dict[str, Session] = {}
         self.connections: dict[Connection, None] = {}
         self.paused: dict[Connection, None] = {}
+        self.ticked_s = self.loop.time()
+        self.held_up: list[Connection] | None = None  # those that wait until it is known whose their sessions are
         self.no_rights: ClientRights = Rights(None).for_client(None, "")
         self.has_search = False
         self._touched: list[Connection] = []
@@ -390,6 +392,9 @@ class Gateway:
     def _tick(self) -> None:
         """Do what is due also while the store is away."""
         if not self._is_stopping:
+            if self.loop.time() - self.ticked_s > STALLED_S:
+                self.hold_up()
+            self.ticked_s = self.loop.time()
             self.loop.call_later(_TICK_S, self._tick)
             self.keep_alive.check()
             self.packing.check()
@@ -410,6 +415,26 @@ class Gateway:
             for session, whose in zip(some, await self.link.demand(*[one.look for one in some]), strict=True):
                 if self.noting.is_lost(session, whose):
                     self.publishing.drop(session.client_bytes)
+
+    def hold_up(self) -> None:
+        """Work on nothing that clients have sent until it is known whose their sessions are.
+
+        The process stood still: others may have taken sessions, and may have got the same messages from the clients.
+        """
+        if self.held_up is None and not self._is_stopping:
+            self.held_up = []
+            self.spawn(self._look_whose())
+
+    async def _look_whose(self) -> None:
+        try:
+            await self.look_for_lost()
+        except StoreFault as fault:
+            self.warn(str(fault))
+        finally:
+            held_up, self.held_up = self.held_up or [], None
+            for connection in held_up:
+                if not connection.is_closing:
+                    connection.go_on()
 
     def _fenced(self, session: Session) -> None:
         """Let go of a session that another gateway has taken; what was written meanwhile lies beside it."""
