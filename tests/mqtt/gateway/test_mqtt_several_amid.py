@@ -10,7 +10,7 @@ from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.store.records import Pointer, pointer_key
 from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, running
-from tests.mqtt.gateway.test_mqtt_several_gateways import lasting, published, two
+from tests.mqtt.gateway.test_mqtt_several_gateways import LASTING, lasting, leave_behind, published, two
 
 
 def test_two_gateways_start_at_once_on_an_empty_store(store):
@@ -112,5 +112,47 @@ def test_clients_of_a_gateway_that_stood_still_go_on_if_nobody_has_taken_them(st
                 one.ticked_s -= 10
                 for who in (device, other):
                     await who.publish(b"u", b"x", 2)
+
+    asyncio.run(main())
+
+
+@pytest.mark.interpreted(reason="lines are counted")
+@pytest.mark.parametrize("properties", [{}, LASTING])
+def test_two_devices_of_one_name_at_two_gateways_make_one_line(store, properties):
+    async def main():
+        async with two(store) as gateways:
+            lines = []
+            for gateway in gateways:
+                gateway.takeovers._say = lines.append
+                gateway.takeovers.wait = no_wait
+            older = None
+            for number in range(6):
+                device = await connect(gateways[number % 2].port, "d", False, 5, properties)
+                if older is not None:
+                    assert (await older.expect(p.Disconnect)).reason == Reason.SESSION_TAKEN_OVER
+                older = device
+            assert len(lines) == 1, lines
+
+    async def no_wait(client_id):
+        pass
+
+    asyncio.run(main())
+
+
+@pytest.mark.interpreted(reason="lines are counted")
+def test_a_client_whose_gateways_end_one_after_the_other_makes_no_line(store):
+    async def main():
+        async with two(store) as (one, _), redis.asyncio.Redis.from_url(store) as client:
+            lines = []
+            one.takeovers._say = lines.append
+            for run in ("dead1", "dead2", "dead3"):
+                await leave_behind(client, "d", {"version": 2, "uid": "u", "expiry_s": 1_000}, run)
+                device = await lasting(one)
+                assert device.connack.session_present
+                device.close()
+                async with asyncio.timeout(WAIT_S):
+                    while not (await client.get(pointer_key("d"))).endswith(b"-"):
+                        await asyncio.sleep(0)
+            assert lines == []
 
     asyncio.run(main())

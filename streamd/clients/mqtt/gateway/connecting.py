@@ -200,11 +200,9 @@ class Connecting:
             return None
         if record.user != rights.username and not record.has_ended(gateway.now_ms()):
             raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {record.user!r}")
-        if record.pointer.owner is not None:
-            if record.pointer.run != gateway.run:
-                gateway.takeovers.note(client_id)
-            if not await gateway.handing_over.ask_for(client_id, record.pointer):
-                raise _Moved
+        is_owned = record.pointer.owner is not None
+        if is_owned and not await gateway.handing_over.ask_for(client_id, record.pointer):
+            raise _Moved
         if packet.clean_start or record.has_ended(gateway.now_ms()) or not record.expiry_s:
             if not await gateway.leaving_clients.end(record):
                 raise _Moved

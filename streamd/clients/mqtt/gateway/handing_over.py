@@ -4,6 +4,7 @@ mqtt:told:<run>   list: messages of other gateways to one, in JSON; it expires
     client        whose connection is to be closed
     pointer       the pointer that its session has; no field for a client without a session in the store
     since_ms      then, when the client has connected elsewhere
+    is_told       whether a line has told that the client connects again and again
     look          there is a gateway more, or less
 """
 
@@ -66,7 +67,7 @@ class HandingOver:
                 return
         elif session.pointer is not None or self._gateway.store_ms(session.connection.since_s) > said["since_ms"]:
             return
-        self._gateway.takeovers.note(session.client_id)
+        self._gateway.takeovers.note(session.client_id, is_told=bool(said.get("is_told")))
         self._gateway.counters.takeovers += 1
         session.connection.close(Reason.SESSION_TAKEN_OVER)
 
@@ -81,7 +82,9 @@ class HandingOver:
         assert run is not None
         if run == gateway.run or not await gateway.ownership.is_alive(run):
             return True
-        said = json.dumps({"client": client_id, "pointer": pointer.to_text()}, ensure_ascii=False)
+        is_told = gateway.takeovers.note(client_id)
+        words = {"client": client_id, "pointer": pointer.to_text(), "is_told": is_told}
+        said = json.dumps(words, ensure_ascii=False)
         began_s, looks = gateway.loop.time(), 0
         await gateway.link.demand(*_telling(run, said))
         while True:
@@ -105,7 +108,9 @@ class HandingOver:
     def tell_all(self, client_id: str) -> None:
         """Let the other gateways close a connection of a client that has connected here, and has no session there."""
         gateway = self._gateway
-        said = json.dumps({"client": client_id, "since_ms": gateway.now_ms()}, ensure_ascii=False)
+        is_told = gateway.takeovers.has_told(client_id)
+        words = {"client": client_id, "since_ms": gateway.now_ms(), "is_told": is_told}
+        said = json.dumps(words, ensure_ascii=False)
         gateway.tell_store([one for run in gateway.ownership.peers for one in _telling(run, said)])
 
 

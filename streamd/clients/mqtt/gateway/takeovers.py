@@ -22,11 +22,19 @@ class Takeovers:
         if last is not None and (left_s := last[0] + _SPACING_S - self._loop.time()) > 0:
             await asyncio.sleep(left_s)
 
-    def note(self, client_id: str) -> None:
-        """Note that a client is taken over; the second time within a minute a line tells it, and then no more."""
+    def has_told(self, client_id: str) -> bool:
+        """Return whether a line has told of a client, here or at another gateway."""
+        last = self._last.get(client_id)
+        return last is not None and last[1]
+
+    def note(self, client_id: str, is_told: bool = False) -> bool:
+        """Note that a client is taken over; the second time within a minute a line tells it, and then no more.
+
+        is_told: another gateway has written the line. Returns whether it is written now.
+        """
         now_s = self._loop.time()
         last = self._last.pop(client_id, None)
-        is_told = last is not None and last[1]
+        is_told = is_told or (last is not None and last[1])
         if last is not None and not is_told:
             self._say(
                 f"client {client_id[:100]!r} connects again and again, and takes its connection over: "
@@ -37,3 +45,4 @@ class Takeovers:
         for one, (then_s, _) in list(self._last.items())[:2]:
             if then_s < now_s - _FORGOTTEN_S:
                 del self._last[one]
+        return is_told
