@@ -7,8 +7,11 @@ import pytest
 import redis.asyncio
 
 from streamd.clients.mqtt.codec import packets as p
+from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.ownership import GATEWAYS
 from streamd.clients.mqtt.store.records import Pointer, pointer_key
+from streamd.clients.mqtt.store.share_records import entering, share_key, share_name
 from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, running
 from tests.mqtt.gateway.test_mqtt_several_gateways import LASTING, lasting, leave_behind, published, two
 
@@ -154,5 +157,52 @@ def test_a_client_whose_gateways_end_one_after_the_other_makes_no_line(store):
                     while not (await client.get(pointer_key("d"))).endswith(b"-"):
                         await asyncio.sleep(0)
             assert lines == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ["any", "ordered"])
+def test_a_gateway_that_starts_leaves_the_members_of_others_alone_that_have_no_session(store, mode):
+    properties = {Property.USER_PROPERTY: (("share", mode),)}
+
+    async def main():
+        async with running(store) as one:
+            member = await connect(one.port, "member")
+            await member.subscribe(p.Subscription("$share/g/t", 1), properties=properties)
+            publisher = await connect(one.port, "publisher")
+            await publisher.publish(b"t", b"1")
+            assert (await member.receive()).payload == b"1"
+            async with running(store) as other, redis.asyncio.Redis.from_url(store) as client:
+                assert await client.scard("mqtt:shares") == 1
+                await publisher.publish(b"t", b"2")
+                assert (await member.receive()).payload == b"2"
+                late = await connect(other.port, "late")
+                await late.subscribe(p.Subscription("$share/g/t", 1), properties=properties)
+                await late.disconnect()
+                await publisher.publish(b"t", b"3")
+                assert (await member.receive()).payload == b"3"
+
+    asyncio.run(main())
+
+
+def test_members_of_a_gateway_that_is_dead_that_have_no_session_end_with_it(store):
+    text = "$share/g/t"
+    name = share_name(text)
+
+    async def main():
+        async with two(store) as (one, _), redis.asyncio.Redis.from_url(store) as client:
+            member = await connect(one.port, "member")
+            await member.subscribe(p.Subscription(text, 1))
+            for words in entering(name, text, "any", "u", "gone", "dead"):
+                await client.execute_command(*words)
+            await client.sadd(GATEWAYS, "dead")
+            async with asyncio.timeout(WAIT_S):
+                while await client.sismember(GATEWAYS, "dead"):
+                    await asyncio.sleep(0)
+            fields = await client.hgetall(share_key(name))
+            assert list(fields.values()).count(b"gone") == 0
+            assert list(fields.values()).count(b"member") == 1
+            await (await connect(one.port, "publisher")).publish(b"t", b"x")
+            assert (await member.receive()).payload == b"x"
 
     asyncio.run(main())

@@ -79,16 +79,33 @@ class Shares:
             text = fields[b"filter"].decode()
             for log in self._logs_of(share_of(text)[1]):  # one that is new for the gateway, too
                 await self._join(log, name, share_of(text)[1], fields[b"mode"] == b"ordered")
-            for field, client in fields.items():
+            for field in fields:
                 if field.startswith(b"m "):
-                    await self._check_member(text, field[2:].decode(), client.decode())
+                    await self._check_member(fields, field[2:])
 
-    async def _check_member(self, text: str, uid: str, client_id: str) -> None:
-        record = parse_record(client_id, await self.gateway.finding.find(client_id))
-        if record is not None and record.pointer.run in self.gateway.ownership.peers:
+    async def end_members_of(self, dead: set[str]) -> None:
+        """End the memberships of clients without a session in the store, whose gateways have ended without a word."""
+        (names,) = await self.link.demand(("SMEMBERS", share_records.INDEX))
+        for one in names:
+            (reply,) = await self.link.demand(("HGETALL", share_records.share_key(one.decode())))
+            fields = dict(zip(reply[::2], reply[1::2], strict=True))
+            for field, run in fields.items():
+                if field.startswith(b"g ") and run.decode() in dead and b"filter" in fields:
+                    await self._check_member(fields, field[2:])
+
+    async def _check_member(self, fields: dict[bytes, bytes], uid: bytes) -> None:
+        client = fields.get(b"m " + uid)
+        if client is None:
+            return
+        gateway, text, client_id = self.gateway, fields[b"filter"].decode(), client.decode()
+        record = parse_record(client_id, await gateway.finding.find(client_id))
+        if record is not None and record.pointer.run in gateway.ownership.peers:
             return  # it is at work
-        if record is None or record.uid != uid or text not in record.subscriptions:
-            await self._end_member(text, uid, client_id)
+        if record is None or record.uid != uid.decode() or text not in record.subscriptions:
+            run = fields.get(b"g " + uid, b"").decode()
+            # It may have no record, or none yet. (This run has begun nothing when it looks for those of others.)
+            if not run or run == gateway.run or not await gateway.ownership.is_alive(run):
+                await self._end_member(text, uid.decode(), client_id)
             return
         await self.finish(record)
 
@@ -238,7 +255,9 @@ class Shares:
         """Return the mode of a group, after the session is a member of it, if it wants the same."""
         name = share_name(text)
         async with self._hold(name):
-            commands = share_records.entering(name, text, mode or "any", session.uid, session.client_id)
+            commands = share_records.entering(
+                name, text, mode or "any", session.uid, session.client_id, self.gateway.run
+            )
             *_, found, is_new = await self.link.demand(*commands)
             said: str = found.decode()
             if mode in (None, said):
@@ -332,7 +351,7 @@ class Shares:
                 async with self._hold(name):
                     mode = "ordered" if record.subscriptions[text].is_ordered else "any"
                     *_, found, _ = await self.link.demand(
-                        *share_records.entering(name, text, mode, record.uid, record.client_id)
+                        *share_records.entering(name, text, mode, record.uid, record.client_id, self.gateway.run)
                     )
                     group = await self._open(text, found == b"ordered")
                 for _, part in sorted(group.parts.items()):

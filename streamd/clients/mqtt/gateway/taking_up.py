@@ -34,6 +34,7 @@ async def take_up(gateway: Gateway) -> None:
     (names,) = await gateway.link.demand(("ZRANGEBYSCORE", INDEX, "+inf", "+inf"))
     for at in range(0, len(names), _AT_ONCE):
         await _take_some(gateway, [one.decode() for one in names[at : at + _AT_ONCE]], dead)
+    await gateway.shares.end_members_of(dead)
     for run in sorted(dead):
         await ownership.forget(run)
     ownership.dead = []

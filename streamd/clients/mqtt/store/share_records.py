@@ -7,6 +7,7 @@ mqtt:share:{<name>}:lock string with a time to live: held while members or the w
 filter           the subscription's whole filter, $share/<group>/<filter>
 mode             ordered or any: what its first member wanted
 m <uid>          a session that is a member: its client identifier
+g <uid>          the run of the gateway where it has become one, or has come back to; a session may have no record
 
 Each has, in each log with topics for it, a shared replay of this name; each member is a consumer there.
 """
@@ -50,13 +51,14 @@ def lock_key(name: str) -> str:
     return f"mqtt:share:{{{name}}}:lock"
 
 
-def entering(name: str, text: str, mode: str, uid: str, client_id: str) -> list[Words]:
+def entering(name: str, text: str, mode: str, uid: str, client_id: str, run: str) -> list[Words]:
     """Return the commands that note a member; the last two replies: the mode, and 1 for one that was none before."""
     key = share_key(name)
     return [
         ("SADD", INDEX, name),
         ("HSETNX", key, "mode", mode),
         ("HSET", key, "filter", text),
+        ("HSET", key, f"g {uid}", run),
         ("HGET", key, "mode"),
         ("HSET", key, f"m {uid}", client_id),
     ]
@@ -64,7 +66,7 @@ def entering(name: str, text: str, mode: str, uid: str, client_id: str) -> list[
 
 def leaving(name: str, uid: str) -> list[Words]:
     """Return the commands that forget a member; the last reply has the fields that are left."""
-    return [("HDEL", share_key(name), f"m {uid}"), ("HKEYS", share_key(name))]
+    return [("HDEL", share_key(name), f"m {uid}", f"g {uid}"), ("HKEYS", share_key(name))]
 
 
 def has_members(fields: list[bytes]) -> bool:
