@@ -12,7 +12,8 @@ from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.ownership import GATEWAYS
 from streamd.clients.mqtt.store.records import Pointer, pointer_key
 from streamd.clients.mqtt.store.share_records import entering, share_key, share_name
-from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, running
+from tests.mqtt.gateway.in_process import WAIT_S, Device, connect, data_key_of, running
+from tests.mqtt.gateway.test_mqtt_rights import line
 from tests.mqtt.gateway.test_mqtt_several_gateways import LASTING, lasting, leave_behind, published, two
 
 
@@ -204,5 +205,28 @@ def test_members_of_a_gateway_that_is_dead_that_have_no_session_end_with_it(stor
             assert list(fields.values()).count(b"member") == 1
             await (await connect(one.port, "publisher")).publish(b"t", b"x")
             assert (await member.receive()).payload == b"x"
+
+    asyncio.run(main())
+
+
+def test_another_user_at_another_gateway_takes_no_connection_over(store, tmp_path):
+    (tmp_path / "passwords").write_text(line("ann", "a") + line("bob", "b"))
+    ann, bob = {"username": "ann", "password": b"a"}, {"username": "bob", "password": b"b"}
+
+    async def main():
+        async with two(store, password_file=tmp_path / "passwords") as (one, other):
+            older = await connect(one.port, "d", **ann)
+            await connect(other.port, "d", **bob)
+            witness = await connect(one.port, "witness", **ann)
+            await connect(other.port, "witness", **ann)
+            assert (await witness.expect(p.Disconnect)).reason == Reason.SESSION_TAKEN_OVER  # told behind it
+            older.send(p.Pingreq())
+            await older.expect(p.Pingresp)
+            lasting_one = await connect(one.port, "lasting", properties=LASTING, **ann)
+            device = await Device().open(other.port)
+            device.send(p.Connect(5, "lasting", True, **bob))
+            assert (await device.expect(p.Connack)).reason == Reason.NOT_AUTHORIZED
+            lasting_one.send(p.Pingreq())
+            await lasting_one.expect(p.Pingresp)
 
     asyncio.run(main())

@@ -196,7 +196,7 @@ class Connecting:
         record = parse_record(client_id, await gateway.finding.find(client_id))
         if record is None:
             if gateway.ownership.peers:
-                gateway.handing_over.tell_all(client_id)
+                gateway.handing_over.tell_all(client_id, rights.username)
             return None
         if record.user != rights.username and not record.has_ended(gateway.now_ms()):
             raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {record.user!r}")

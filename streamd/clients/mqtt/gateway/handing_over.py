@@ -4,6 +4,7 @@ mqtt:told:<run>   list: messages of other gateways to one, in JSON; it expires
     client        whose connection is to be closed
     pointer       the pointer that its session has; no field for a client without a session in the store
     since_ms      then, when the client has connected elsewhere
+    user          then, the user who has connected
     is_told       whether a line has told that the client connects again and again
     look          there is a gateway more, or less
 """
@@ -67,6 +68,8 @@ class HandingOver:
                 return
         elif session.pointer is not None or self._gateway.store_ms(session.connection.since_s) > said["since_ms"]:
             return
+        elif session.user != said["user"]:
+            return  # a client identifier belongs to the user who came first
         self._gateway.takeovers.note(session.client_id, is_told=bool(said.get("is_told")))
         self._gateway.counters.takeovers += 1
         session.connection.close(Reason.SESSION_TAKEN_OVER)
@@ -105,11 +108,11 @@ class HandingOver:
         if commands:
             await self._gateway.link.demand(*commands)
 
-    def tell_all(self, client_id: str) -> None:
+    def tell_all(self, client_id: str, user: str | None) -> None:
         """Let the other gateways close a connection of a client that has connected here, and has no session there."""
         gateway = self._gateway
         is_told = gateway.takeovers.has_told(client_id)
-        words = {"client": client_id, "since_ms": gateway.now_ms(), "is_told": is_told}
+        words = {"client": client_id, "since_ms": gateway.now_ms(), "user": user, "is_told": is_told}
         said = json.dumps(words, ensure_ascii=False)
         gateway.tell_store([one for run in gateway.ownership.peers for one in _telling(run, said)])
 
