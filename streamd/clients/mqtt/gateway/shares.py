@@ -18,6 +18,7 @@ from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.delivering import Target
 from streamd.clients.mqtt.gateway.noting import Noted
+from streamd.clients.mqtt.gateway.share_ends import check_member
 from streamd.clients.mqtt.gateway.share_groups import Group
 from streamd.clients.mqtt.gateway.share_leases import LeasedPart
 from streamd.clients.mqtt.gateway.share_members import Membership
@@ -27,7 +28,7 @@ from streamd.clients.mqtt.store import share_records
 from streamd.clients.mqtt.store.link import Link, StoreFault, Words, encode
 from streamd.clients.mqtt.store.link import Target as StoreTarget
 from streamd.clients.mqtt.store.positions import Place, key_of
-from streamd.clients.mqtt.store.records import Record, Shared, parse_record
+from streamd.clients.mqtt.store.records import Record, Shared
 from streamd.clients.mqtt.store.share_records import consumer_name, share_name
 from streamd.clients.topics import shares
 from streamd.clients.topics.drivers import run_async
@@ -81,33 +82,7 @@ class Shares:
                 await self._join(log, name, share_of(text)[1], fields[b"mode"] == b"ordered")
             for field in fields:
                 if field.startswith(b"m "):
-                    await self._check_member(fields, field[2:])
-
-    async def end_members_of(self, dead: set[str]) -> None:
-        """End the memberships of clients without a session in the store, whose gateways have ended without a word."""
-        (names,) = await self.link.demand(("SMEMBERS", share_records.INDEX))
-        for one in names:
-            (reply,) = await self.link.demand(("HGETALL", share_records.share_key(one.decode())))
-            fields = dict(zip(reply[::2], reply[1::2], strict=True))
-            for field, run in fields.items():
-                if field.startswith(b"g ") and run.decode() in dead and b"filter" in fields:
-                    await self._check_member(fields, field[2:])
-
-    async def _check_member(self, fields: dict[bytes, bytes], uid: bytes) -> None:
-        client = fields.get(b"m " + uid)
-        if client is None:
-            return
-        gateway, text, client_id = self.gateway, fields[b"filter"].decode(), client.decode()
-        record = parse_record(client_id, await gateway.finding.find(client_id))
-        if record is not None and record.pointer.run in gateway.ownership.peers:
-            return  # it is at work
-        if record is None or record.uid != uid.decode() or text not in record.subscriptions:
-            run = fields.get(b"g " + uid, b"").decode()
-            # It may have no record, or none yet. (This run has begun nothing when it looks for those of others.)
-            if not run or run == gateway.run or not await gateway.ownership.is_alive(run):
-                await self._end_member(text, uid.decode(), client_id)
-            return
-        await self.finish(record)
+                    await check_member(self, fields, field[2:])
 
     async def finish(self, record: Record) -> None:
         """Let the groups forget what a session has as its own, when its gateway has ended amid saying so."""
@@ -269,7 +244,7 @@ class Shares:
     def withdraw(self, session: Session, texts: Iterable[str]) -> None:
         """End memberships in the store, of a session that is over, or that has left before it had the answer."""
         for text in texts:
-            self._spawn(self._end_member(text, session.uid, session.client_id))
+            self._spawn(self.end_member(text, session.uid, session.client_id))
 
     def is_ordered(self, text: str) -> bool:
         """Return whether a group that has admitted a session has an order."""
@@ -317,7 +292,7 @@ class Shares:
         if member is not None:
             member.group.part(member)
             self._drop_if_done(session, member)
-        self._spawn(self._end_member(text, session.uid, session.client_id, is_finishing=True))
+        self._spawn(self.end_member(text, session.uid, session.client_id, is_finishing=True))
 
     def _drop_if_done(self, session: Session, member: Membership) -> None:
         if member.is_parted and not member.flying and session.shares is not None:
@@ -395,9 +370,9 @@ class Shares:
     async def end(self, record: Record) -> None:
         """End the memberships of a session that the store has."""
         for text in _shared(record.subscriptions):
-            await self._end_member(text, record.uid, record.client_id)
+            await self.end_member(text, record.uid, record.client_id)
 
-    async def _end_member(self, text: str, uid: str, client_id: str, is_finishing: bool = False) -> None:
+    async def end_member(self, text: str, uid: str, client_id: str, is_finishing: bool = False) -> None:
         """Forget a member; the last one takes the group along. is_finishing: what it has in flight stays its own."""
         name = share_name(text)
         async with self._hold(name):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.gateway.leaving import take_over
+from streamd.clients.mqtt.gateway.share_ends import end_members_of
 from streamd.clients.mqtt.store.link import Words
 from streamd.clients.mqtt.store.records import (
     INDEX,
@@ -34,7 +35,7 @@ async def take_up(gateway: Gateway) -> None:
     (names,) = await gateway.link.demand(("ZRANGEBYSCORE", INDEX, "+inf", "+inf"))
     for at in range(0, len(names), _AT_ONCE):
         await _take_some(gateway, [one.decode() for one in names[at : at + _AT_ONCE]], dead)
-    await gateway.shares.end_members_of(dead)
+    await end_members_of(gateway.shares, dead)
     for run in sorted(dead):
         await ownership.forget(run)
     ownership.dead = []
