@@ -196,9 +196,9 @@ def test_members_of_a_gateway_that_is_dead_that_have_no_session_end_with_it(stor
             await member.subscribe(p.Subscription(text, 1))
             for words in entering(name, text, "any", "u", "gone", "dead"):
                 await client.execute_command(*words)
-            await client.sadd(GATEWAYS, "dead")
+            await leave_behind(client, "of it", {"version": 2, "uid": "v", "expiry_s": 1_000})
             async with asyncio.timeout(WAIT_S):
-                while await client.sismember(GATEWAYS, "dead"):
+                while await client.hexists(GATEWAYS, "dead"):
                     await asyncio.sleep(0)
             fields = await client.hgetall(share_key(name))
             assert list(fields.values()).count(b"gone") == 0
