@@ -224,7 +224,7 @@ class Connecting:
             replies = await gateway.link.ask(*commands, ("HGETALL", data_key(client_id, pointer.epoch)))
             fields = replies.pop()
         raise_faults(replies)
-        if not is_taken(replies[-1]):
+        if not is_taken(replies[-1], pointer):
             raise _Moved
         if record.pointer.owner is not None:  # until it was taken its owner may have changed it
             found = parse_record(client_id, Found(pointer, fields))
@@ -248,12 +248,12 @@ class Connecting:
             record.positions = {name: replay.tailed.position for name, replay in gateway.delivery.replays.items()}
             commands = creation(record)
             replies = await gateway.link.ask(*commands)
-            refused = [isinstance(reply, Exception) for reply in replies]
+            refused = [isinstance(reply, Exception) for reply in replies[:-1]]
             if any(refused) and not all(refused):  # what is there belongs to no session
                 gone = removal(record.client_id, pointer, record.user, [])
                 gateway.unwritten.write(record.client_id, pointer, gone)
             raise_faults(replies)
-            if replies[-1] is None:  # another gateway has begun one at the same time
+            if not is_taken(replies[-1], pointer):  # another gateway has begun one at the same time
                 gateway.tell_store([("UNLINK", record.key)])
                 raise _Moved
             session.has_record = True

@@ -112,7 +112,7 @@ class Leaving:
         pointer, taken = taking(record.client_id, record.pointer, gateway.owner_name())
         replies = await gateway.link.ask(*taken)
         raise_faults(replies)
-        if not is_taken(replies[-1]):
+        if not is_taken(replies[-1], pointer):
             return False
         record.pointer = pointer
         if record.will is not None:

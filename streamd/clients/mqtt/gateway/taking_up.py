@@ -82,7 +82,7 @@ async def _take(gateway: Gateway, pointers: list[tuple[str, Pointer]]) -> list[t
         ends.append(len(commands) - 1)
         new.append((client_id, mine))
     replies: list[Any] = await gateway.link.ask(*commands) if commands else []
-    return [one for one, end in zip(new, ends, strict=True) if is_taken(replies[end])]
+    return [one for one, end in zip(new, ends, strict=True) if is_taken(replies[end], one[1])]
 
 
 async def _forget_if_gone(gateway: Gateway, client_id: str) -> None:

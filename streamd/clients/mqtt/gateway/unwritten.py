@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.store.link import Words, encode
-from streamd.clients.mqtt.store.records import Pointer, data_key, pointer_key
+from streamd.clients.mqtt.store.records import Pointer, data_key, pointer_key, resting
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
@@ -34,6 +34,14 @@ class Unwritten:
             self._gateway.warn(f"the store refused to write the session of client {client_id[:100]!r}: {faults[0]}")
         if faults or client_id in self._refused:  # those that came before come first again, too
             self.keep(client_id, pointer, commands)
+        elif replies[-1] is None and commands[-1] == resting(client_id, pointer):
+            self._gateway.spawn(self._clear(client_id, pointer))
+
+    async def _clear(self, client_id: str, pointer: Pointer) -> None:
+        """Remove what was written twice, and the second time beside a session that others had taken meanwhile."""
+        (found,) = await self._gateway.link.ask(("GET", pointer_key(client_id)))
+        if found is None or (isinstance(found, bytes) and Pointer.from_text(found).epoch != pointer.epoch):
+            self._gateway.tell_store([("UNLINK", data_key(client_id, pointer.epoch))])
 
     def keep(self, client_id: str, pointer: Pointer, commands: list[Words]) -> None:
         """Take commands that the store has refused, behind those that are here."""

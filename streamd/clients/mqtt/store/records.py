@@ -6,8 +6,9 @@ mqtt:sessions                    sorted set: client identifiers by the time at w
 mqtt:wills                       sorted set: client identifiers by the time at which a will with a delay is published
 mqtt:user:{<user>}               set: the client identifiers of a user's sessions
 
-A gateway writes to the hash only while it owns the session. Who takes a session from another owner raises the epoch:
-the hash gets another name, so that what the older owner still writes does not reach it.
+A gateway writes to the hash only while it owns the session. Who takes a session raises the epoch: the hash gets another
+name, so that what an older owner still writes does not reach it. That holds for a session at rest, too: its last owner
+may send again what it wrote, if the store was killed before it answered.
 
 version          of this layout, 2: a gateway refuses a later one, and takes up those of version 1
 uid              the session's own name; another session of the same client has another
@@ -293,7 +294,10 @@ def will_from_text(text: bytes) -> Will:
 
 
 def creation(record: Record) -> list[Words]:
-    """Return the commands that write a new session; the index comes first, so that nothing is forgotten."""
+    """Return the commands that write a new session; `is_taken` takes their last reply.
+
+    The index comes first, so that nothing is forgotten.
+    """
     words: list[bytes | str | int] = ["HSET", record.key, "version", VERSION, "uid", record.uid]
     words += ["expiry_s", record.expiry_s]
     if record.user is not None:
@@ -305,7 +309,8 @@ def creation(record: Record) -> list[Words]:
     commands: list[Words] = [("ZADD", INDEX, "+inf", record.client_id)]
     if record.user is not None:
         commands.append(("SADD", user_key(record.user), record.client_id))
-    return [*commands, words, ("SET", pointer_key(record.client_id), record.pointer.to_text(), "NX")]
+    key = pointer_key(record.client_id)
+    return [*commands, words, ("SET", key, record.pointer.to_text(), "NX"), ("GET", key)]
 
 
 def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str]) -> list[Words]:
@@ -320,24 +325,20 @@ def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str])
 
 
 def taking(client_id: str, pointer: Pointer, owner: str) -> tuple[Pointer, list[Words]]:
-    """Return the pointer of a session that gets an owner, and the commands; the last reply says whether it has it.
+    """Return the pointer of a session that gets an owner, and the commands; `is_taken` takes their last reply.
 
-    A session at rest stays where it is. From another owner it is taken together with its place.
+    They may be executed twice. The second time the session is there already, and what an older owner has written to the
+    old place meanwhile must not replace it: hence RENAMENX.
     """
-    key, text = pointer_key(client_id), pointer.to_text()
-    if pointer.owner is None:
-        new = Pointer(pointer.epoch, owner)
-        return new, [("SET", key, new.to_text(), "IFEQ", text)]
-    new = Pointer(pointer.epoch + 1, owner)
-    move = ("RENAME", data_key(client_id, pointer.epoch), data_key(client_id, new.epoch))
-    return new, [("MULTI",), ("SET", key, new.to_text(), "IFEQ", text), move, ("EXEC",)]
+    key, new = pointer_key(client_id), Pointer(pointer.epoch + 1, owner)
+    move = ("RENAMENX", data_key(client_id, pointer.epoch), data_key(client_id, new.epoch))
+    take: Words = ("SET", key, new.to_text(), "IFEQ", pointer.to_text())
+    return new, [("MULTI",), take, move, ("EXEC",), ("GET", key)]
 
 
-def is_taken(reply: Any) -> bool:
-    """Return whether the last reply to `taking` says so."""
-    if isinstance(reply, list):
-        return not any(one is None or isinstance(one, Exception) for one in reply)
-    return reply is not None and not isinstance(reply, Exception)
+def is_taken(reply: Any, pointer: Pointer) -> bool:
+    """Return whether a session has this pointer; reply: the last one to `taking` or `creation`."""
+    return bool(reply == pointer.to_text().encode())
 
 
 def resting(client_id: str, pointer: Pointer) -> Words:
