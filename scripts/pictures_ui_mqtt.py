@@ -126,7 +126,7 @@ def fill(server: EmbeddedServer, port: int, keep: Callable[[Client], Client]) ->
         dashboard.messages.acquire(timeout=TIMEOUT_S)
     # The time that has passed has ended the gateway's lease, which it takes again.
     store, deadline_s = server.client(), time.monotonic() + TIMEOUT_S
-    while store.get("mqtt:gateway") is None and time.monotonic() < deadline_s:
+    while not store.keys("mqtt:gateway:*") and time.monotonic() < deadline_s:
         time.sleep(0.05)
 
 

@@ -206,7 +206,8 @@ def leave_a_session(client: redis.Redis) -> None:
     """Write what a gateway of MQTT leaves, for its pages."""
     TopicLog.create(client, "mqtt", shards=1, retention_s=60)
     client.zadd("mqtt:sessions", {"dev": 5})
-    client.hset("mqtt:session:{dev}", mapping={"expiry_s": "9", "ends_ms": "5", "at mqtt": "1 0-0"})
+    client.set("mqtt:session:{dev}", "1 -")
+    client.hset("mqtt:session:{dev}:1", mapping={"expiry_s": "9", "ends_ms": "5", "at mqtt": "1 0-0"})
     client.hset("{mqtt}:retained", mapping={"": "1 0-0", "t": "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$3\r\n5-1\r\n"})
 
 

@@ -9,7 +9,7 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.session.outgoing import Sent, State
 from streamd.clients.mqtt.store.link import encode
 from streamd.clients.mqtt.store.positions import Place, Position
-from streamd.clients.mqtt.store.records import INDEX, Record, Subscribed, creation, flying_text
+from streamd.clients.mqtt.store.records import INDEX, Pointer, Record, Subscribed, creation, flying_text
 from streamd.clients.topics import TopicLog
 from streamd.clients.ui import mqtt_logs, mqtt_retained, mqtt_sessions
 from streamd.clients.ui.mqtt_logs import Lag, Log, Shard
@@ -38,6 +38,11 @@ def keep(client: redis.Redis, record: Record, ends_ms: int | None = None) -> Non
         client.zadd(INDEX, {record.client_id: ends_ms})
 
 
+def run_gateway(client: redis.Redis) -> None:
+    client.sadd("mqtt:gateways", "run", "dead")
+    client.set("mqtt:gateway:run", '{"run": "run", "name": "here:1883", "process": 77, "host": "host-1 4026531836"}')
+
+
 def now_ms(client: redis.Redis) -> int:
     seconds, micro = client.time()
     return seconds * 1_000 + micro // 1_000
@@ -45,22 +50,24 @@ def now_ms(client: redis.Redis) -> int:
 
 def test_sessions_are_shown_with_their_lag(client, page, log):
     record = Record("dev-1", user="ann", expiry_s=600, positions={"mqtt": tail(client)})
-    other = Record("dev-2", expiry_s=600, owner="run", positions={"mqtt": tail(client)}, will=Will(b"w", b"x"))
+    other = Record(
+        "dev-2", expiry_s=600, pointer=Pointer(1, "run.1"), positions={"mqtt": tail(client)}, will=Will(b"w", b"x")
+    )
     record.subscriptions = other.subscriptions = {"#": Subscribed("#", 1)}
     keep(client, record, now_ms(client) + 100_000)
     keep(client, other)
     seen = text_of(page.get("/mqtt"))
-    assert "Gateway none runs Sessions 2 Of connected clients 1" in seen
+    assert "Gateways none runs Sessions 2 Of connected clients 1" in seen
     assert re.search(
         r"dev-1 ann away, ends in 1 min 3\d s mqtt: up to date dev-2 anonymous connected, with a will", seen
     )
     for number in range(7):
         log.publish("a", b"%d" % number, publisher=f"p{number}")
-    client.set("mqtt:gateway", "abc host-1 77")
+    run_gateway(client)
     seen = text_of(page.get("/mqtt"))
-    assert "Gateway host-1, process 77" in seen
+    assert "Gateways here:1883, process 77 on host-1" in seen
     assert re.search(r"ends in 1 min 3\d s mqtt: 7 messages, \d+ ms dev-2", seen)
-    assert re.search(r"with a will mqtt: at most 7 messages", seen)
+    assert re.search(r"connected to here:1883, with a will mqtt: at most 7 messages", seen)
 
 
 def test_a_session_that_reads_no_log_by_itself_is_not_behind(client, page, log):
@@ -131,7 +138,9 @@ def test_of_a_session_with_very_many_messages_in_flight_the_first_are_shown(clie
 def test_a_record_that_is_no_record_is_shown_as_far_as_it_can_be(client, page):
     client.zadd(INDEX, {b"\xff<x>": 5, "no-hash": 6})
     fields = {"expiry_s": "x", "ends_ms": "y", "will": "[", "will_name": "", "at mqtt": "1 x", "s a": "{", "i 1": "no"}
-    client.hset(b"mqtt:session:{\xff<x>}", mapping={**fields, b"s \xff": b"[]", "i x": "1 1 a 1 0 5-1 "})
+    client.set(b"mqtt:session:{\xff<x>}", "1 -")
+    client.set("mqtt:session:{no-hash}", "x")
+    client.hset(b"mqtt:session:{\xff<x>}:1", mapping={**fields, b"s \xff": b"[]", "i x": "1 1 a 1 0 5-1 "})
     reply = page.get("/mqtt")
     assert "\\xff<x>" in text_of(reply)
     (link,) = re.findall(r'<th scope="row"><a href="([^"]*)"', reply.text)
@@ -184,7 +193,7 @@ def test_many_retained_messages_come_in_pages_each_once(client, page, log):
 
 def test_the_menu_names_mqtt_where_a_gateway_is(client, page, log):
     assert '"/mqtt"' not in page.get("/").text
-    client.set("mqtt:gateway", "abc host-1 77")
+    run_gateway(client)
     assert '"/mqtt"' in page.get("/").text
     assert '"/mqtt"' in page.get("/streams").text
 

@@ -1,6 +1,7 @@
 """The sessions that an MQTT gateway keeps in the store, a page at a time, and a whole one."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ SCANNED = 500
 SCANS_MAX = 20
 LISTED_MAX = 500
 _INDEX = "mqtt:sessions"
-_OWNER = "mqtt:gateway"
+_GATEWAYS = "mqtt:gateways"
 _STATES = {b"1": ("1", "PUBACK"), b"2": ("2", "PUBREC"), b"3": ("2", "PUBCOMP")}
 
 
@@ -33,6 +34,7 @@ class Session:
     """A session. ends_ms: None while its client is connected.
 
     reads_nothing: why its positions do not move, so that it is not behind; empty if they do, or that is not known.
+    gateway: the one that its client is connected to; empty for none, or one that does not run.
     """
 
     client: bytes
@@ -42,6 +44,7 @@ class Session:
     has_will: bool
     positions: list[Position]
     reads_nothing: str = ""
+    gateway: str = ""
 
     @property
     def is_connected(self) -> bool:
@@ -53,14 +56,14 @@ class Session:
 class Page:
     """Some of the sessions, at the server's time now_ms: those that end first come first.
 
-    gateway: the host and the process of the one that runs; None without one. following: the number of the first
+    gateways: those that run, with address, process and host. following: the number of the first
     session of the next page, 0 at the end.
     """
 
     sessions: list[Session]
     number: int
     connected: int
-    gateway: str | None
+    gateways: list[str]
     following: int
     now_ms: int
 
@@ -81,10 +84,10 @@ class Whole:
 
 def are_there(source: Source) -> bool | None:
     """Return whether a gateway runs, or has left sessions; None if the user may not know. Raises: SourceError."""
-    owner, number = source.ask_all([("GET", _OWNER), ("ZCARD", _INDEX)])
-    if isinstance(owner, Exception) or isinstance(number, Exception):
+    runs, number = source.ask_all([("SMEMBERS", _GATEWAYS), ("ZCARD", _INDEX)])
+    if isinstance(runs, Exception) or isinstance(number, Exception):
         return None
-    return owner is not None or number > 0
+    return bool(runs) or number > 0
 
 
 def find(source: Source, start: int) -> Page:
@@ -92,32 +95,39 @@ def find(source: Source, start: int) -> Page:
     replies = source.ask_all(
         [
             ("TIME",),
-            ("GET", _OWNER),
+            ("SMEMBERS", _GATEWAYS),
             ("ZCARD", _INDEX),
             ("ZCOUNT", _INDEX, "+inf", "+inf"),
             ("ZRANGE", _INDEX, start, start + SESSIONS_PER_PAGE - 1),
         ]
     )
-    now, owner, number, connected, clients = (needed(reply) for reply in replies)
+    now, runs, number, connected, clients = (needed(reply) for reply in replies)
+    gateways = _gateways(source, runs)
+    pointers = _pointers(source, clients)
     names = mqtt_logs.names(source) if clients else []
     logs = mqtt_logs.look_at(source, names)
     wanted = ["user", "expiry_s", "ends_ms", "will_name", *(f"at {name}" for name in names)]
-    requests: list[Request] = [("HMGET", _key(client), *wanted) for client in clients]
+    requests: list[Request] = [("HMGET", _key(client, pointer), *wanted) for client, pointer in pointers.items()]
     sessions = []
-    for client, reply in zip(clients, source.ask_all(requests), strict=True):
+    for client, reply in zip(pointers, source.ask_all(requests), strict=True):
         user, expiry_s, ends_ms, will, *at = needed(reply)
         if expiry_s is not None:  # else it has ended meanwhile
             positions = {name: one for name, one in zip(names, at, strict=True) if one is not None}
-            sessions.append(_session(client, user, expiry_s, ends_ms, will, positions, logs))
-    sessions = _with_reasons(source, sessions)
+            one = _session(client, user, expiry_s, ends_ms, will, positions, logs)
+            sessions.append(replace(one, gateway=_gateway_of(pointers[client], gateways)))
+    sessions = _with_reasons(source, sessions, pointers)
     following = start + SESSIONS_PER_PAGE
-    return Page(sessions, number, connected, _gateway(owner), following if following < number else 0, ms_of(now))
+    return Page(
+        sessions, number, connected, sorted(gateways.values()), following if following < number else 0, ms_of(now)
+    )
 
 
-def _with_reasons(source: Source, sessions: list[Session]) -> list[Session]:
+def _with_reasons(source: Source, sessions: list[Session], pointers: dict[bytes, bytes]) -> list[Session]:
     """Return the sessions, and of those that seem to be behind whether they read nothing."""
     behind = [one for one in sessions if any(at.lag is not None and at.lag.messages for at in one.positions)]
-    requests: list[Request] = [("HSCAN", _key(one.client), 0, "MATCH", "s *", "COUNT", SCANNED) for one in behind]
+    requests: list[Request] = [
+        ("HSCAN", _key(one.client, pointers[one.client]), 0, "MATCH", "s *", "COUNT", SCANNED) for one in behind
+    ]
     reasons = {}
     for one, reply in zip(behind, map(needed, source.ask_all(requests)), strict=True):
         cursor, fields = reply
@@ -135,7 +145,10 @@ def _reads_nothing(filters: list[bytes]) -> str:
 
 def whole(source: Source, client: bytes) -> Whole | None:
     """Return a session; None without one. Raises: SourceError."""
-    key, fields, cursor = _key(client), {}, b"0"
+    pointers = _pointers(source, [client])
+    if client not in pointers:
+        return None
+    key, fields, cursor = _key(client, pointers[client]), {}, b"0"
     for _ in range(SCANS_MAX):
         cursor, some = source.ask("HSCAN", key, cursor, "COUNT", SCANNED)
         fields.update(pairs(some))
@@ -145,13 +158,17 @@ def whole(source: Source, client: bytes) -> Whole | None:
         return None
     # What every record has may be beyond the fields that were looked at.
     known = ("user", "expiry_s", "ends_ms", "will", "will_name")
-    now, size, values = source.ask_all([("TIME",), ("HLEN", key), ("HMGET", key, *known)])
+    now, runs, size, values = source.ask_all(
+        [("TIME",), ("SMEMBERS", _GATEWAYS), ("HLEN", key), ("HMGET", key, *known)]
+    )
     user, expiry_s, ends_ms, will, will_name = needed(values)
     if expiry_s is None:
         return None
     positions = {name[3:].decode(): at for name, at in fields.items() if name.startswith(b"at ")}
     logs = mqtt_logs.look_at(source, list(positions)[: mqtt_logs.LOGS_MAX])
     found = Whole(_session(client, user, expiry_s, ends_ms, will_name, positions, logs), now_ms=ms_of(needed(now)))
+    gateway = _gateway_of(pointers[client], _gateways(source, needed(runs)))
+    found.session = replace(found.session, gateway=gateway)
     found.left_out = max(0, needed(size) - len(fields)) if cursor != b"0" else 0
     found.will_topic = _topic_of_will(will)
     for name, value in sorted(fields.items()):
@@ -171,15 +188,36 @@ def whole(source: Source, client: bytes) -> Whole | None:
     return found
 
 
-def _key(client: bytes) -> bytes:
-    return b"mqtt:session:{%b}" % client
+def _key(client: bytes, pointer: bytes) -> bytes:
+    return b"mqtt:session:{%b}:%b" % (client, pointer.partition(b" ")[0])
 
 
-def _gateway(owner: bytes | None) -> str | None:
-    if owner is None:
-        return None
-    _, host, process = owner.decode("utf-8", "replace").rsplit(" ", 2) if owner.count(b" ") >= 2 else ("", "?", "?")
-    return f"{host}, process {process}"
+def _pointers(source: Source, clients: list[bytes]) -> dict[bytes, bytes]:
+    """Return for each client that has a session where that is, and who owns it."""
+    requests: list[Request] = [("GET", b"mqtt:session:{%b}" % client) for client in clients]
+    replies = source.ask_all(requests) if requests else []
+    return {client: one for client, one in zip(clients, replies, strict=True) if isinstance(one, bytes)}
+
+
+def _gateways(source: Source, runs: Iterable[bytes]) -> dict[bytes, str]:
+    """Return the gateways that run, by run."""
+    known = sorted(runs)
+    requests: list[Request] = [("GET", b"mqtt:gateway:%b" % run) for run in known]
+    found = {}
+    for run, lease in zip(known, source.ask_all(requests) if requests else [], strict=True):
+        said = _object(lease) if isinstance(lease, bytes) else None
+        if isinstance(said, dict):
+            host = str(said.get("host", "")).partition(" ")[0]
+            found[run] = (
+                f"{said.get('name') or run.decode('ascii', 'replace')}, process {said.get('process')} on {host}"
+            )
+    return found
+
+
+def _gateway_of(pointer: bytes, gateways: dict[bytes, str]) -> str:
+    """Return the gateway that owns a session, in short; empty for none that runs."""
+    run = pointer.partition(b" ")[2].partition(b".")[0]
+    return gateways.get(run, "").partition(",")[0]
 
 
 def _session(
