@@ -13,6 +13,7 @@ from streamd.clients.mqtt.store.records import (
     creation,
     data_key,
     is_taken,
+    left_behind,
     pointer_key,
     resting,
     taking,
@@ -23,7 +24,9 @@ LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 
 
 async def execute(client, *commands):
-    return [await client.execute_command(*one) for one in commands]
+    """Return the replies to commands, on one connection."""
+    async with client.client() as one:
+        return [await one.execute_command(*words) for words in commands]
 
 
 @pytest.mark.parametrize("owner", [None, "older.1"])
@@ -40,6 +43,23 @@ def test_a_session_that_is_taken_twice_is_not_replaced_by_what_is_written_to_its
             await execute(client, late)
             assert is_taken((await execute(client, *commands))[-1], new)
             assert await client.hgetall(data_key("d", new.epoch)) == fields
+
+    asyncio.run(main())
+
+
+def test_a_gateway_that_comes_too_late_to_take_a_session_takes_nothing_from_it(store):
+    async def main():
+        async with redis.asyncio.Redis.from_url(store) as client:
+            record = Record("d", expiry_s=9, pointer=Pointer(5, "older.1"))
+            await execute(client, *creation(record))
+            new, commands = taking("d", record.pointer, "newer.1")
+            await execute(client, resting("d", record.pointer))
+            replies = await execute(client, *commands)
+            assert not is_taken(replies[-1], new)
+            await execute(client, left_behind("d", record.pointer, new, replies[-1]))
+            assert await client.get(pointer_key("d")) == b"5 -"
+            assert await client.hget(record.key, "uid") == record.uid.encode()
+            assert len(await client.keys("mqtt:session:*")) == 2
 
     asyncio.run(main())
 

@@ -13,6 +13,7 @@ from streamd.clients.mqtt.store.records import (
     creation,
     data_key,
     is_taken,
+    left_behind,
     parse_record,
     pointer_key,
     removal,
@@ -34,13 +35,19 @@ def client(request, tmp_path):
 
 
 def execute(client, *requests):
-    """Return the replies to requests as a link has them: errors are values, and a transaction is one unit."""
-    pipeline = client.pipeline(transaction=bool(requests) and requests[0] == ("MULTI",))
+    """Return the replies to requests, errors as values, and that of a transaction as one."""
+    replies, queued = [], None
     for words in requests:
-        if words not in (("MULTI",), ("EXEC",)):
-            pipeline.execute_command(*words)
-    found = pipeline.execute(raise_on_error=False)
-    return [found] if requests[0] == ("MULTI",) else found
+        if words == ("MULTI",):
+            queued = client.pipeline()
+        elif words == ("EXEC",):
+            replies.append(queued.execute(raise_on_error=False))
+            queued = None
+        elif queued is not None:
+            queued.execute_command(*words)
+        else:
+            replies.append(client.execute_command(*words))
+    return replies
 
 
 class Gateway:
@@ -60,7 +67,8 @@ class Gateway:
             return
         mine, commands = taking("c", self.seen, f"{self.name}.1")
         replies = execute(self.client, *commands)
-        if is_taken(replies[-1]):
+        self.client.execute_command(*left_behind("c", self.seen, mine, replies[-1]))
+        if is_taken(replies[-1], mine):
             self.pointer = mine
             fields = self.client.hgetall(data_key("c", mine.epoch))
             self.read = parse_record("c", Found(mine, [one for pair in fields.items() for one in pair]))
@@ -135,8 +143,7 @@ def test_of_two_that_begin_a_session_one_has_it(client):
         last = {}
         for at, words in order:
             last[at] = client.execute_command(*words)
-        assert sorted(map(bool, last.values())) == [False, True]
-        (winner,) = [at for at, reply in last.items() if reply]
+        (winner,) = [at for at, reply in last.items() if is_taken(reply, records[at].pointer)]
         assert client.get(pointer_key("c")) == records[winner].pointer.to_text().encode()
         assert client.hget(records[winner].key, "uid") == records[winner].uid.encode()
 

@@ -28,6 +28,7 @@ from streamd.clients.mqtt.store.records import (
     creation,
     data_key,
     is_taken,
+    left_behind,
     parse_record,
     removal,
     taking,
@@ -168,7 +169,7 @@ class Connecting:
         if connection.is_closing:  # the client did not wait
             gateway.clients[client_id] = session
             session.connection = connection
-            self.left(connection, session)
+            gateway.leaving_clients.left(connection, session)
             return
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, is_present)
@@ -224,6 +225,7 @@ class Connecting:
             replies = await gateway.link.ask(*commands, ("HGETALL", data_key(client_id, pointer.epoch)))
             fields = replies.pop()
         raise_faults(replies)
+        gateway.tell_store([left_behind(client_id, record.pointer, pointer, replies[-1])])
         if not is_taken(replies[-1], pointer):
             raise _Moved
         if record.pointer.owner is not None:  # until it was taken its owner may have changed it

@@ -14,6 +14,7 @@ from streamd.clients.mqtt.store.records import (
     Pointer,
     Record,
     is_taken,
+    left_behind,
     removal,
     resting,
     taking,
@@ -112,6 +113,7 @@ class Leaving:
         pointer, taken = taking(record.client_id, record.pointer, gateway.owner_name())
         replies = await gateway.link.ask(*taken)
         raise_faults(replies)
+        gateway.tell_store([left_behind(record.client_id, record.pointer, pointer, replies[-1])])
         if not is_taken(replies[-1], pointer):
             return False
         record.pointer = pointer

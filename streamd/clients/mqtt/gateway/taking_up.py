@@ -14,6 +14,7 @@ from streamd.clients.mqtt.store.records import (
     Record,
     data_key,
     is_taken,
+    left_behind,
     parse_record,
     pointer_key,
     resting,
@@ -82,6 +83,8 @@ async def _take(gateway: Gateway, pointers: list[tuple[str, Pointer]]) -> list[t
         ends.append(len(commands) - 1)
         new.append((client_id, mine))
     replies: list[Any] = await gateway.link.ask(*commands) if commands else []
+    of_use = zip(pointers, new, ends, strict=True)
+    gateway.tell_store([left_behind(client_id, old, mine, replies[end]) for (client_id, old), (_, mine), end in of_use])
     return [one for one, end in zip(new, ends, strict=True) if is_taken(replies[end], one[1])]
 
 

@@ -43,6 +43,7 @@ from streamd.clients.mqtt.store.stored import Stored
 VERSION: Final = b"2"
 INDEX: Final = "mqtt:sessions"
 WILLS: Final = "mqtt:wills"
+_EPOCHS_AT_ONCE: Final = 10**6  # two gateways that take a session at once do not mean the same
 
 
 class NewerRecord(ValueError):
@@ -327,13 +328,19 @@ def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str])
 def taking(client_id: str, pointer: Pointer, owner: str) -> tuple[Pointer, list[Words]]:
     """Return the pointer of a session that gets an owner, and the commands; `is_taken` takes their last reply.
 
-    They may be executed twice. The second time the session is there already, and what an older owner has written to the
-    old place meanwhile must not replace it: hence RENAMENX.
+    They may be executed twice, and a transaction goes on where SET has changed nothing. So the hash is copied: RENAME
+    would take it from the owner that it has, or replace it by what an older owner has written to the old place
+    meanwhile. `left_behind` follows.
     """
-    key, new = pointer_key(client_id), Pointer(pointer.epoch + 1, owner)
-    move = ("RENAMENX", data_key(client_id, pointer.epoch), data_key(client_id, new.epoch))
+    key, new = pointer_key(client_id), Pointer(pointer.epoch + 1 + secrets.randbelow(_EPOCHS_AT_ONCE), owner)
+    copy = ("COPY", data_key(client_id, pointer.epoch), data_key(client_id, new.epoch))
     take: Words = ("SET", key, new.to_text(), "IFEQ", pointer.to_text())
-    return new, [("MULTI",), take, move, ("EXEC",), ("GET", key)]
+    return new, [("MULTI",), take, copy, ("EXEC",), ("GET", key)]
+
+
+def left_behind(client_id: str, before: Pointer, new: Pointer, reply: Any) -> Words:
+    """Return the command that removes what is of no use behind `taking`: the old hash, or the copy; reply: as there."""
+    return ("UNLINK", data_key(client_id, before.epoch if is_taken(reply, new) else new.epoch))
 
 
 def is_taken(reply: Any, pointer: Pointer) -> bool:
