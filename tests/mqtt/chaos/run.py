@@ -51,7 +51,8 @@ MEMBERS = (("share-a", CUT), ("share-b", Manner(packets_per_cut=200, away_s=3.0)
 class Options:
     """What a run is to be. rate: messages a second of all devices; broker: another one, "mosquitto" for one of its own.
 
-    gateways: of the store. kill_s: between two kills, on average. quiet_s: a run is over when nothing has come for so long.
+    gateways: of the store. kill_s: between two kills, on average. quiet_s: a run is over when nothing has come for so
+    long.
 
     plant: a fault of the proxy's; every: each so many.
     """

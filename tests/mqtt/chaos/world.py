@@ -17,8 +17,8 @@ class World:
     """One run. interval_s: between two messages of a device; is_gateway: the broker stores an iid once.
 
     packets_per_cut: how many packets a connection of a device has on average before it breaks. is_over: nothing new is
-    published, nothing breaks any more. others: further gateways; hop_s: on average a client connects anew after so long,
-    while its connection is open, where there are others.
+    published, nothing breaks any more. others: further gateways; hop_s: where there are others, a client opens
+    another connection after so long on average, while its connection is open.
     """
 
     record: Record

@@ -1,6 +1,5 @@
 """Two devices that share a client identifier: at most one takeover a second, and one line."""
 
-
 import pytest
 
 from streamd.clients.mqtt.gateway import takeovers

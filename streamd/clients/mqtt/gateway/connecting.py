@@ -381,6 +381,7 @@ class Connecting:
         gateway = self._gateway
         limits = gateway.limits
         session.connection = connection
+        session.stalls = gateway.stalls.count()
         connection.session = session
         gateway.clients[session.client_id] = session
         if session.will is not None:

@@ -32,6 +32,7 @@ from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.gateway.shares import Shares
+from streamd.clients.mqtt.gateway.stalls import Stalls
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
 from streamd.clients.mqtt.gateway.takeovers import Takeovers
 from streamd.clients.mqtt.gateway.taking_up import take_up
@@ -86,7 +87,9 @@ class Gateway:
         self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
             settings.url, socket_timeout=SILENT_S, socket_connect_timeout=SILENT_S
         )
+        self.stalls = Stalls()
         self.publishing = Publishing(self.link, self.run)
+        self.publishing.stalls = self.stalls.count
         self.finding = Finding(self.link, self.now_ms)
         self.publishing.on_stored = self.counters.acknowledging.observe
         self.unwritten = Unwritten(self)
@@ -371,6 +374,8 @@ class Gateway:
     # What is due.
 
     def _store_changed(self, is_up: bool) -> None:
+        if is_up:
+            self.ownership.store_is_back()
         if self._is_stopping or not self.chores:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
@@ -380,6 +385,7 @@ class Gateway:
     def _tick(self) -> None:
         """Do what is due also while the store is away."""
         if not self._is_stopping:
+            self.stalls.beat()
             if self.connections and not self.ownership.is_valid and self.link.is_up:
                 self.let_go()
             self.loop.call_later(_TICK_S, self._tick)

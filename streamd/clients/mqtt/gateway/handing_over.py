@@ -84,7 +84,8 @@ class HandingOver:
         said = json.dumps({"client": client_id, "pointer": pointer.to_text()}, ensure_ascii=False)
         began_s, looks = gateway.loop.time(), 0
         await gateway.link.demand(*_telling(run, said))
-        while gateway.loop.time() - began_s < _PATIENCE_S:
+        # (While the store is away no gateway can let go.)
+        while gateway.loop.time() - max(began_s, gateway.ownership.store_back_s) < _PATIENCE_S:
             await asyncio.sleep(_LOOKS_S[min(looks, len(_LOOKS_S) - 1)])
             looks += 1
             (found,) = await gateway.link.demand(("GET", key))

@@ -77,6 +77,7 @@ class Ownership:
         self.peers: dict[str, Peer] = {}
         self.dead: list[str] = []
         self._until_s = self._keeper_until_s = 0.0
+        self.store_back_s = float("-inf")  # when the store could be used again, the last time
         self._turn = 0
 
     @property
@@ -88,6 +89,16 @@ class Ownership:
     def is_keeper(self) -> bool:
         """Whether this gateway does what is due for all."""
         return self._loop.time() < self._keeper_until_s
+
+    def store_is_back(self) -> None:
+        """Note that the store was away: leases have run out that nobody could extend."""
+        self.store_back_s = self._loop.time()
+
+    def _may_live(self, run: str) -> bool:
+        """Return whether a gateway without a lease has had no time to extend it since the store is back."""
+        peer = self.peers.get(run)
+        is_early = self._loop.time() < self.store_back_s + LEASE_S
+        return peer is not None and is_early and not peer.is_known_dead
 
     def reference(self) -> str | None:
         """Return where a client may go instead, each time to the next gateway; None without one."""
@@ -140,7 +151,9 @@ class Ownership:
                 peer = None if lease is None else Peer.from_text(lease)
             except ValueError:
                 peer = None
-            if peer is None or peer.is_known_dead:
+            if peer is None and self._may_live(run):
+                peers[run] = self.peers[run]
+            elif peer is None or peer.is_known_dead:
                 dead.append(run)
             else:
                 peers[run] = peer
@@ -163,7 +176,7 @@ class Ownership:
     async def is_alive(self, run: str) -> bool:
         """Return whether another gateway lives."""
         (lease,) = await self._link.demand(("GET", lease_key(run)))
-        return lease is not None and not Peer.from_text(lease).is_known_dead
+        return self._may_live(run) if lease is None else not Peer.from_text(lease).is_known_dead
 
     async def forget(self, run: str) -> None:
         """Note that the sessions of a dead gateway are taken up."""

@@ -92,9 +92,10 @@ class Session:
 
     is_recorded: its changes are written to its record in the store, as it outlives its connection; has_record: there
     is a record, if only for the will. pointer: where that is, while this gateway owns it. is_fenced: another gateway
-    has taken it. cursors: the logs in which it is behind the tail. noted: the messages in
-    flight that the record has. held: packets that leave when the record is written; flushing: how many of them wait for
-    each request that is under way. storing: messages of the client that are on their way to the store.
+    has taken it. cursors: the logs in which it is behind the tail. noted: the messages in flight that the record has.
+    held: packets that leave when the record is written; flushing: how many of them wait for each request that is under
+    way. stalls: of the process, when the session was surely its own. storing: messages of the client that are on their
+    way to the store.
     """
 
     __slots__ = (
@@ -124,6 +125,7 @@ class Session:
         "retained",
         "rights",
         "shares",
+        "stalls",
         "storing",
         "subscriptions",
         "uid",
@@ -153,6 +155,7 @@ class Session:
         self.is_recorded = self.has_record = False
         self.is_dirty = False
         self.is_ended = self.is_fenced = False
+        self.stalls = 0
         self.pointer: Pointer | None = None
         self.held: list[bytes] | None = None
         self.flushing: deque[int] | None = None

@@ -16,6 +16,7 @@ from streamd.clients.topics.messages import pack
 # Messages that may be on their way: fewer than the names of one producer that a window keeps, so that a message that is
 # sent again after a lost connection is always recognised.
 UNDER_WAY_MAX: Final = 8_000
+STALLED: Final = "the process was stopped before the message was sent to the store"
 _EXHAUSTED: Final = "exhausted the last possible ID"
 
 # Gets the entry ID as the store says it, or None and the error.
@@ -26,7 +27,8 @@ class Publication:
     """A message on its way into a log.
 
     fields: of the entry. producer, iid: its name; every message has one. awaiting: the key and the packet identifier
-    that are noted with it. goes_to: the generation that it may be stored in, as those before do not know its name.
+    that are noted with it. stalls: of the process, when it came. goes_to: the generation that it may be stored in, as
+    those before do not know its name.
     """
 
     __slots__ = (
@@ -40,6 +42,7 @@ class Publication:
         "producer",
         "publisher",
         "size_bytes",
+        "stalls",
         "words",
     )
 
@@ -52,10 +55,12 @@ class Publication:
         iid: bytes,
         awaiting: str | None,
         done: Done,
+        stalls: int = 0,
     ) -> None:
         self.log, self.publisher = log, publisher
         self.words, self.fields = fields
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
+        self.stalls = stalls
         self.generation = 0  # that it was sent to last
         self.goes_to = log.handle.meta.current.number
         self.size_bytes = len(self.fields)
@@ -78,7 +83,8 @@ class Publishing:
 
     around: returns requests that have to be before a batch, and those that have to follow it, with the function
     that takes their single reply each. on_stored: gets how long a batch took from its first message to the store's
-    answer, in seconds, and how many messages it has.
+    answer, in seconds, and how many messages it has. stalls: returns how often the process was stopped for so long that
+    another gateway may have stored a message of QoS 2 that waits here.
     """
 
     def __init__(self, link: Link, run: str) -> None:
@@ -103,6 +109,8 @@ class Publishing:
             b"",
             None,
         )
+        self.stalls: Callable[[], int] = lambda: 0
+        self._stalls = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -138,6 +146,7 @@ class Publishing:
 
     def _flush(self) -> None:
         self._is_planned = False
+        self._drop_stalled()
         room = UNDER_WAY_MAX - self._under_way
         parts: list[bytes] = []
         batch: list[Publication] = []
@@ -177,6 +186,21 @@ class Publishing:
         if done is not None:
             self._link.send(behind, 1, done)
         self._link.send_now()
+
+    def _drop_stalled(self) -> None:
+        """Store no message with a packet identifier that came before a stall."""
+        stalls = self.stalls()
+        if stalls == self._stalls:
+            return
+        self._stalls = stalls
+        for of_log in self._logs.values():
+            dropped = [one for one in of_log.waiting if one.awaiting is not None and one.stalls != stalls]
+            if dropped:
+                of_log.waiting = [one for one in of_log.waiting if one not in dropped]
+                self._waiting -= len(dropped)
+                for one in dropped:
+                    self.backlog_bytes -= one.size_bytes
+                    one.done(None, STALLED)
 
     def _packed(self, one: Publication) -> bytes:
         log = one.log
