@@ -30,7 +30,7 @@ help:
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
 	@echo "make mqtt-long   the MQTT gateway killed at each point, the standards on mosquitto, random histories, the demo"
-	@echo "make mqtt-chaos   1,000 devices, connections cut, gateway and server killed; ARGS=\"--store redis --seconds 300\""
+	@echo "make mqtt-chaos   1,000 devices that go from gateway to gateway, connections cut, two gateways and server killed; ARGS=\"--store redis --seconds 300\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make chaos-cluster   masters of a Redis cluster are killed under a query; ARGS=\"--failovers 20\""
