@@ -29,10 +29,14 @@ class Generation:
 
 @dataclass(frozen=True)
 class TopicLog:
-    """The present state of a log; rows are published to its last generation."""
+    """The present state of a log; rows are published to its last generation.
+
+    version: says which fields the entries may have.
+    """
 
     name: str
     generations: tuple[Generation, ...]
+    version: int = 1
 
     def stream(self, generation: Generation, shard: int) -> str:
         """Return the key of one shard in one generation."""
@@ -43,9 +47,14 @@ class TopicLog:
         return [self.stream(one, shard) for one in self.generations for shard in range(one.shards)]
 
 
+def meta_key(name: str) -> str:
+    """Return the key of a log's settings."""
+    return f"{{{name}}}:meta"
+
+
 def read_log(server: Server, name: str) -> TopicLog:
     """Return a log. Raises: OptionError, if no log has this name; StreamdError."""
-    key = f"{{{name}}}:meta"
+    key = meta_key(name)
     reply = server.patiently(lambda session: session.call("HGETALL", key), key)
     assert isinstance(reply, list)
     fields: dict[bytes, bytes] = dict(zip(reply[::2], reply[1::2], strict=True))  # type: ignore[arg-type]
@@ -58,7 +67,7 @@ def read_log(server: Server, name: str) -> TopicLog:
         if re.fullmatch(rb"g\d+", field):
             said = json.loads(value)
             generations.append(Generation(int(field[1:]), said["shards"], said["by"], tuple(said["filters"])))
-    return TopicLog(name, tuple(sorted(generations, key=lambda one: one.number)))
+    return TopicLog(name, tuple(sorted(generations, key=lambda one: one.number)), int(fields[b"version"]))
 
 
 def trimmed_place(stream: str) -> tuple[str, str]:

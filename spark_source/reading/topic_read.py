@@ -20,6 +20,20 @@ from spark_source.values.arrow import Page, as_text, id_columns
 from spark_source.values.schema import arrow_schema
 
 PROPERTY = b"u:"
+_FIELDS = {
+    "topic": b"t",
+    "publisher": b"c",
+    "payload": b"p",
+    "content_type": b"ct",
+    "response_topic": b"rt",
+    "correlation": b"cd",
+}
+_SMALL: dict[str, tuple[bytes, dict[bytes, int]]] = {
+    "qos": (b"q", {b"1": 1, b"2": 2}),
+    "retain": (b"r", {b"1": True}),
+    "payload_format": (b"pf", {b"1": 1}),
+}
+_EXPIRY_DIGITS_MAX = 18  # of an expiry in ms; more is never
 # The entry with the highest ID there is closes a generation: it is no message.
 _END = f"{ids.SEQ_MAX}-{ids.SEQ_MAX}"
 
@@ -51,9 +65,18 @@ class TopicConverter:
         if name == "properties":
             pairs = [[(key[2:], value) for key, value in fields.items() if key[:2] == PROPERTY] for _, fields in kept]
             return pa.array([[(_text(key), _text(value)) for key, value in one] for one in pairs], kind)
-        field = {"topic": b"t", "publisher": b"c", "payload": b"p"}[name]
+        if name in _SMALL:
+            field, meant = _SMALL[name]
+            return pa.array([meant.get(fields.get(field, b""), 0) for _, fields in kept]).cast(kind)
+        if name == "expiry_s":
+            return pa.array([_expiry_s(fields.get(b"e", b"")) for _, fields in kept], kind)
+        field = _FIELDS[name]
         values = pa.array([fields.get(field, b"" if field == b"p" else None) for _, fields in kept], pa.binary())
         return as_text(values) if pa.types.is_string(kind) else values
+
+
+def _expiry_s(text: bytes) -> float | None:
+    return int(text) / 1_000 if text.isdigit() and len(text) <= _EXPIRY_DIGITS_MAX else None
 
 
 def _text(value: bytes) -> str:

@@ -2,9 +2,14 @@
 
 from pyspark.sql.types import (
     BinaryType,
+    BooleanType,
     DataType,
+    DoubleType,
+    IntegerType,
+    IntegralType,
     LongType,
     MapType,
+    NumericType,
     StringType,
     StructField,
     StructType,
@@ -13,7 +18,8 @@ from pyspark.sql.types import (
 
 from spark_source.errors import OptionError
 
-COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+# What a query without a schema reads.
+_USUAL: dict[str, tuple[type[DataType], ...]] = {
     "stream": (StringType,),
     "id": (StringType,),
     "ts": (TimestampType,),
@@ -23,12 +29,29 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "payload": (BinaryType, StringType),
     "properties": (MapType,),
 }
-PUBLISHED = ("topic", "publisher", "payload", "properties")
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    **_USUAL,
+    "qos": (IntegerType,),
+    "retain": (BooleanType,),
+    "expiry_s": (DoubleType,),
+    "payload_format": (IntegerType,),
+    "content_type": (StringType,),
+    "response_topic": (StringType,),
+    "correlation": (BinaryType, StringType),
+}
+PUBLISHED = tuple(name for name in COLUMNS if name not in ("stream", "id", "ts", "seq"))
+# Of rows that are published more types will do.
+_WIDER: dict[str, tuple[type[DataType], ...]] = {
+    "qos": (IntegralType,),
+    "expiry_s": (NumericType,),
+    "payload_format": (IntegralType,),
+}
+_SAID: dict[type[DataType], str] = {IntegralType: "an integer", NumericType: "a number"}
 
 
 def topic_schema(text: bool) -> StructType:
     """Return the schema of a log for queries without one."""
-    kinds = {name: kinds[0]() for name, kinds in COLUMNS.items() if name != "properties"}
+    kinds = {name: kinds[0]() for name, kinds in _USUAL.items() if name != "properties"}
     if text:
         kinds["payload"] = StringType()
     always = ("stream", "id", "topic", "payload")
@@ -41,7 +64,7 @@ def check_topic_schema(schema: StructType) -> None:
     for column in schema.fields:
         if column.name not in COLUMNS:
             raise OptionError(f"column {column.name} is not in a log, which has {', '.join(COLUMNS)}: cast the payload")
-        _check(column)
+        _check(column, COLUMNS[column.name])
 
 
 def check_published(schema: StructType) -> None:
@@ -53,13 +76,13 @@ def check_published(schema: StructType) -> None:
     for column in schema.fields:
         if column.name not in PUBLISHED:
             raise OptionError(f"column {column.name} cannot be published: select {', '.join(PUBLISHED)}")
-        _check(column)
+        _check(column, _WIDER.get(column.name, COLUMNS[column.name]))
 
 
-def _check(column: StructField) -> None:
+def _check(column: StructField, kinds: tuple[type[DataType], ...]) -> None:
     kind = column.dataType
-    wanted = " or ".join(one().simpleString() for one in COLUMNS[column.name] if one is not MapType)
-    fits = isinstance(kind, COLUMNS[column.name])
+    wanted = " or ".join(_SAID.get(one) or one().simpleString() for one in kinds if one is not MapType)
+    fits = isinstance(kind, kinds)
     if column.name == "properties":
         wanted = "map<string,string>"
         fits = kind.simpleString() == wanted

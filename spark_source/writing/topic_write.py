@@ -8,6 +8,7 @@ from spark_source.connecting.topic_log import TopicLog
 from spark_source.errors import BadRow
 from spark_source.settings.topic_filters import LENGTH_BYTES_MAX, TopicFilter
 from spark_source.values.encode import RowEncoder, Rows, _column, _spread
+from spark_source.values.message_fields import NEWER_COLUMNS, NEWER_VERSION, rarer_fields
 from spark_source.values.topic_schema import check_published
 
 _FIELDS = {"topic": "t", "payload": "p", "publisher": "c"}
@@ -17,7 +18,9 @@ _PLACES_MAX = 100_000  # topics and publishers whose streams are remembered
 
 
 class TopicEncoder(RowEncoder):
-    """Encodes rows of topic, payload, publisher and properties as messages of a log's current generation.
+    """Encodes rows as messages of a log's current generation.
+
+    version: of the entries that the log must allow before the rows are written.
 
     Raises: OptionError for columns that cannot be published, or a key column that is not there.
     """
@@ -29,6 +32,7 @@ class TopicEncoder(RowEncoder):
         self.key_at = [self.names.index(name) for name in key_columns]
         self.stream = None
         self.log = log
+        self.version = NEWER_VERSION if NEWER_COLUMNS.intersection(self.names) else 1
         self.filters = [TopicFilter(text).matches for text in log.generations[-1].filters]
         self.places: dict[tuple[bytes, bytes | None], str] = {}
 
@@ -38,11 +42,11 @@ class TopicEncoder(RowEncoder):
             if columns[name].null_count:
                 raise BadRow(f"column {name} is null in a row: a message has both, filter such rows out")
         pieces, fields = [], pa.array([0] * len(batch), pa.int32())
-        for name, field in _FIELDS.items():
-            if name in columns:
-                piece = _column(field, columns[name])
-                pieces.append(piece)
-                fields = pc.add(fields, piece.is_valid().cast(pa.int32()))
+        usual = [(field, columns[name]) for name, field in _FIELDS.items() if name in columns]
+        for field, values in usual + rarer_fields(columns):
+            piece = _column(field, values)
+            pieces.append(piece)
+            fields = pc.add(fields, piece.is_valid().cast(pa.int32()))
         if "properties" in columns:
             piece, held = _spread(_prefixed(columns["properties"]))
             pieces.append(piece)

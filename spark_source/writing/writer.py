@@ -14,6 +14,7 @@ from spark_source.errors import OptionError, StreamdError
 from spark_source.naming.identity import BatchName
 from spark_source.naming.tally import Short
 from spark_source.noting.attempts import changed_rows, judge_batch
+from spark_source.noting.log_version import allow_version
 from spark_source.noting.loops import place_of, refuse_source, streams_read
 from spark_source.noting.markers import (
     commit_batch,
@@ -99,6 +100,7 @@ class _Writer:
 
     def write_task(self, batches: "Iterator[pa.RecordBatch]", name: BatchName, context: "TaskContext") -> TaskReport:
         from spark_source.writing.sink import Task, TaskWriter
+        from spark_source.writing.topic_write import TopicEncoder
 
         task = Task(
             name=name,
@@ -111,8 +113,11 @@ class _Writer:
             sources=self.sources,
         )
         server = Server(self.server.options)
+        encoder = self._encoder()
+        if isinstance(encoder, TopicEncoder):
+            allow_version(server, encoder.log, encoder.version)
         try:
-            outcome = TaskWriter(server, self.options, self._encoder(), task).write(batches)
+            outcome = TaskWriter(server, self.options, encoder, task).write(batches)
         except StreamdError as error:
             if self.options.log is None or EXHAUSTED not in str(error):
                 raise

@@ -73,7 +73,8 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     "tests/integration/test_new_command.py": lambda one: (
         one.language in ("python", "redis") and one.document == "docs/new-command.md"
     ),
-    "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md",
+    "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md" and not is_spark(one),
+    "tests/spark/test_commands_example.py": lambda one: one.document == "docs/mqtt.md" and is_spark(one),
     "tests/sessions/test_sessions_document.py": lambda one: (
         one.language == "python" and one.document == "docs/sessions.md"
     ),

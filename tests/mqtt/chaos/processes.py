@@ -175,10 +175,10 @@ class Mosquitto(Killable):
         return [MOSQUITTO, "-c", str(self.directory / "mosquitto.conf")]
 
 
-def read_log(port: int) -> list[Stored]:
+def read_log(port: int, name: str = LOG) -> list[Stored]:
     """Return all entries of a store's log."""
     client = redis.Redis(port=port)
-    log = TopicLog.open(client, LOG)
+    log = TopicLog.open(client, name)
     iterator, found = log.iterator(), []
     while True:
         entries, iterator, state = log.next(iterator, 1_000)

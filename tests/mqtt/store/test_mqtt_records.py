@@ -70,6 +70,12 @@ def test_the_rest_of_an_expiry_is_rounded_up(expiry_s, waited_ms):
         assert expiry_s - waited_ms / 1_000 <= left <= max(1, expiry_s)
 
 
+def test_of_an_expiry_that_another_program_wrote_no_more_seconds_are_left_than_mqtt_can_say():
+    found = parse_stored("log", 1, 0, (1_000, 0), [b"t", b"t", b"p", b"p", b"e", b"9" * 18])
+    assert found.values(1_000)[Property.MESSAGE_EXPIRY_INTERVAL] == 2**32 - 1
+    assert found.head(5, 0, False, 1_000).packet()
+
+
 @given(TOPICS, st.binary(max_size=20), st.integers(0, 2), st.booleans(), PROPERTIES)
 def test_a_will_is_read_as_it_was_stored(topic, payload, qos, retain, properties):
     values = {int(number): value for number, value in properties.items()} | {int(Property.WILL_DELAY_INTERVAL): 5}

@@ -22,6 +22,8 @@ class Counters:
     publishes_sent: int = 0
     publishes_refused: int = 0
     publishes_dropped: int = 0  # larger than a client takes
+    messages_without_receiver: int = 0  # with an expiry; when they came, no client here subscribed to them
+    messages_expired: int = 0  # that a session or a group did not get
     publish_bytes_received: int = 0  # payloads
     publish_bytes_sent: int = 0
     subscribes_refused: int = 0  # filters

@@ -118,13 +118,17 @@ class Delivery:
         for entry in entries:
             if entry.is_retained:
                 self._on_fold(tailed, entry)
-            for session, target in self.receivers(entry.topic).items():
+            receivers = self.receivers(entry.topic)
+            for session, target in receivers.items():
                 if session.cursors is not None and name in session.cursors:
                     continue  # it comes here by itself
                 if not self._send(session, target, entry):
                     self._stop(session, tailed, number)
-            for group in self.shared.find(entry.topic):
+            groups = self.shared.find(entry.topic)
+            for group in groups:
                 self._on_share(group.key, entry)
+            if entry.expires_ms is not None and not receivers and not groups:
+                self._counters.messages_without_receiver += 1
             number += 1
         for cursor in list(self._ahead):
             if cursor.tailed is tailed:
@@ -181,6 +185,7 @@ class Delivery:
         if entry.expires_ms is not None:
             now_ms = self._now_ms()
             if entry.expires_ms <= now_ms:
+                self._counters.messages_expired += 1
                 return True
         if entry.qos < qos:
             qos = entry.qos

@@ -35,6 +35,11 @@ _COUNTERS: Final = {
     "publishes_sent": ("publishes_sent", "Messages sent to subscribers."),
     "publishes_refused": ("publishes_refused", "Messages that were not stored: no right, a limit, a store fault."),
     "publishes_dropped": ("publishes_dropped", "Messages that were larger than a subscriber takes."),
+    "messages_without_receiver": (
+        "messages_without_receiver",
+        "Messages with an expiry to whose topic no client was subscribed when they came.",
+    ),
+    "messages_expired": ("messages_expired", "Times that a session or group did not get a message: it had expired."),
     "subscribes_refused": ("subscribes_refused", "Filters of SUBSCRIBEs that were refused."),
     "publish_bytes_received": ("publish_bytes_received", "Bytes of the payloads of messages received."),
     "publish_bytes_sent": ("publish_bytes_sent", "Bytes of the payloads of messages sent."),

@@ -110,7 +110,10 @@ class Part:
         stored = None if not fields else parse_stored(self.log.name, *place, parse_id(entry_id), fields)
         if stored is None or not self.view.pattern.matches(stored.topic):
             return None
-        return None if stored.is_expired(self.shares.gateway.now_ms()) else stored
+        if stored.is_expired(self.shares.gateway.now_ms()):
+            self.shares.gateway.counters.messages_expired += 1
+            return None
+        return stored
 
     def give(self, member: Membership, entries: list[Stored]) -> None:
         """Hand entries to the member that they were read for."""

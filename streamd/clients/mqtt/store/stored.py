@@ -12,6 +12,7 @@ from streamd.clients.topics.messages import EXPIRY_DIGITS_MAX, pack, to_entry
 
 _PLAIN_FIELDS = (4, 6, 8)  # topic and payload; and the publisher; and the QoS
 _QOS = {b"1": 1, b"2": 2}
+_LEFT_S_MAX = 2**32 - 1
 _HEADS_MAX = 32  # forms of one message that are kept ready
 
 
@@ -90,10 +91,13 @@ class Stored:
         return values
 
     def _left_s(self, now_ms: int) -> int:
-        """Return the seconds that are left, rounded up: nobody gets a message with 0 seconds, or more than it had."""
+        """Return the seconds that are left, rounded up: nobody gets a message with 0 seconds, or more than it had.
+
+        Other programs may write expiries of more than 136 years; MQTT has four bytes for the seconds.
+        """
         assert self.expires_ms is not None
         now_ms = max(now_ms, self.entry_id[0])  # the clock of the store may be ahead
-        return max(1, -(-(self.expires_ms - now_ms) // 1_000))
+        return min(max(1, -(-(self.expires_ms - now_ms) // 1_000)), _LEFT_S_MAX)
 
 
 def _joined(values: Properties, more: tuple[tuple[int, PropertyValue], ...]) -> dict[int, PropertyValue]:
