@@ -71,7 +71,7 @@ class Device:
 
     def begin(self) -> None:
         """Send readings from now on, the first at a random time."""
-        self._loop.call_later(self._chance.random() * self.fleet.interval_s, self._read)
+        self._loop.call_later(self._chance.random() * self.fleet.interval_s, self.read)
 
     def connect(self, after_s: float = 0.0) -> None:
         """Connect to any gateway, again and again until one takes it."""
@@ -118,11 +118,12 @@ class Device:
             self.link = None
             self.connect(self._chance.uniform(*RETRY_S))
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Send a reading, and at random times others."""
         fleet = self.fleet
         if fleet.is_over or self.is_stopping:
             return
-        self._loop.call_later(self._chance.expovariate(1 / fleet.interval_s), self._read)
+        self._loop.call_later(self._chance.expovariate(1 / fleet.interval_s), self.read)
         if self.in_flight is not None:
             return
         self._numbers += 1
@@ -204,7 +205,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for packet in self._decoder.feed(data):
-            if self._is_over:
+            if self._is_over or self._device.is_stopping:
                 return
             if isinstance(packet, Connack):
                 if packet.reason:
