@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from bench.client import ask, request
 from bench.measure import Sample, Work
 from bench.servers import Target
-from streamd.clients.sessions.requests import ADD, GET, LIMIT, REMOVE, TTL_S
+from streamd.clients.sessions.limit import LIMIT
+from streamd.clients.sessions.requests import ADD, GET, REMOVE, TTL_S
 from streamd.clients.sessions.session_keys import PACKET_ID_MAX, Layout
 
 FLUSH_COMMANDS, FLUSH_S = 150, 0.003

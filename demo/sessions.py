@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,6 +18,7 @@ from demo.ending import DemoFailed, tell
 from demo.processes import Child
 from streamd.base.progress import ProgressLine
 from streamd.clients.sessions import DeviceStore
+from streamd.clients.sessions.limit import LIMIT, VARIABLE, limit_of_option, limit_of_variable
 from streamd.clients.sessions.session_keys import PACKET_ID_MAX
 
 DEVICES = 200
@@ -105,10 +107,11 @@ class Device:
 class SessionsDemo:
     """One run: the server, the broker, publishers, devices, and the kills."""
 
-    def __init__(self, directory: Path, console: Console, devices: int, messages: int) -> None:
+    def __init__(self, directory: Path, console: Console, devices: int, messages: int, limit: int = LIMIT) -> None:
         self.directory = directory
         self.console = console
         self.messages = messages
+        self.limit = limit
         self.devices = [Device(f"device-{number:03d}") for number in range(devices)]
         self.stored = self.delivered = 0
         self.children: list[Child] = []
@@ -138,7 +141,7 @@ class SessionsDemo:
 
     def start_broker(self) -> None:
         """Start the broker, which knows nothing of what was before."""
-        words = ("--port", str(self.broker_port), "--server-port", str(self.server_port))
+        words = ("--port", str(self.broker_port), "--server-port", str(self.server_port), "--limit", str(self.limit))
         self.broker = self.start("broker", "demo.sessions_broker", "Ready", *words)
 
     async def kill(self, which: str) -> None:
@@ -153,7 +156,7 @@ class SessionsDemo:
     async def run(self) -> None:
         """Store all messages, then deliver them; broker and server are killed in the middle of both."""
         self.start_server()
-        with redis.Redis(port=self.server_port) as client, DeviceStore(client) as store:
+        with redis.Redis(port=self.server_port) as client, DeviceStore(client, self.limit) as store:
             for device in self.devices:
                 store.buffered.set_last_packet_id(device.name, PACKET_ID_MAX - self.messages // 2)
         self.start_broker()
@@ -245,6 +248,15 @@ class SessionsDemo:
             child.stop()
 
 
+def limit_of(option: str | None, messages: int) -> int:
+    """Return the limit of the option, or of the variable. Raises: ValueError, also if the demo would lose messages."""
+    limit = limit_of_variable(os.environ) if option is None else limit_of_option("--limit", option)
+    if limit < messages:
+        source = f"{VARIABLE}=" if option is None and VARIABLE in os.environ else "--limit "
+        raise ValueError(f"{source}{limit}: the demo keeps {messages} messages for each device; give no lower limit")
+    return limit
+
+
 def main() -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(
@@ -252,12 +264,22 @@ def main() -> int:
     )
     parser.add_argument("--devices", type=int, default=DEVICES, help=f"how many are offline (default {DEVICES})")
     parser.add_argument("--messages", type=int, default=MESSAGES, help=f"for each of them (default {MESSAGES})")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        help=f"the number of messages that a session keeps (default: the variable {VARIABLE}, else {LIMIT})",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directory with journal and logs")
     options = parser.parse_args()
+    try:
+        limit = limit_of(options.limit, options.messages)
+    except ValueError as error:
+        print(f"demo.sessions: {error}", file=sys.stderr)
+        return 2
     console = Console()
 
     def story(directory: Path) -> int:
-        demo = SessionsDemo(directory, console, options.devices, options.messages)
+        demo = SessionsDemo(directory, console, options.devices, options.messages, limit)
         try:
             asyncio.run(demo.run())
             return demo.report()

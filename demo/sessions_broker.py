@@ -26,9 +26,9 @@ NUMBER = "number"  # the user property that says which of a device's messages it
 class Broker:
     """Takes messages for devices that are offline, and delivers them when they come."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, limit: int) -> None:
         self.client = redis.asyncio.Redis(port=port)
-        self.store = AsyncDeviceStore(self.client)
+        self.store = AsyncDeviceStore(self.client, limit)
         self.last: dict[str, int] = {}  # device -> the number of its last message, once that was looked up
         self.order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.tasks: set[asyncio.Task[None]] = set()
@@ -115,9 +115,9 @@ def send(writer: asyncio.StreamWriter, *words: Any) -> None:
         writer.write(json.dumps(words).encode() + b"\n")
 
 
-async def run(port: int, server_port: int) -> None:
+async def run(port: int, server_port: int, limit: int) -> None:
     """Serve until killed."""
-    broker = Broker(server_port)
+    broker = Broker(server_port, limit)
     server = await asyncio.start_server(broker.serve, "127.0.0.1", port)
     print("Ready for publishers and devices", flush=True)
     async with server:
@@ -129,8 +129,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo.sessions_broker")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--server-port", type=int, required=True)
+    parser.add_argument("--limit", type=int, required=True)
     options = parser.parse_args()
-    asyncio.run(run(options.port, options.server_port))
+    asyncio.run(run(options.port, options.server_port, options.limit))
     return 0
 
 

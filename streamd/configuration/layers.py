@@ -16,9 +16,9 @@ from streamd.configuration.server_options import (
 )
 
 PREFIX: Final = "STREAMD_"
-# Variables of this prefix that are not options: the Spark source's, and those that Docker and Kubernetes set in every
+# Variables of this prefix that are not options: those of the clients, and those that Docker and Kubernetes set in every
 # container beside a service of the name streamd.
-_OTHERS: Final = re.compile(r"URL|SERVICE_(HOST|PORT.*)|PORT_[0-9]+_.*|DEMO_TEST|TEST_.*")
+_OTHERS: Final = re.compile(r"URL|SESSIONS_LIMIT|SERVICE_(HOST|PORT.*)|PORT_[0-9]+_.*|DEMO_TEST|TEST_.*")
 
 
 def nearest(name: str) -> str:

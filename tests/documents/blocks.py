@@ -54,7 +54,8 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     ),
     "tests/documents/test_shell_blocks.py": lambda one: (
         one.language in ("sh", "console")
-        and one.document not in ("docs/spark.md", "docs/topics.md", "docs/pipelines.md", "docs/mqtt.md")
+        and one.document
+        not in ("docs/spark.md", "docs/topics.md", "docs/pipelines.md", "docs/mqtt.md", "docs/application.md")
         and not re.search(r"^(?:systemctl|docker) ", one.text, re.MULTILINE)
     ),
     "tests/documents/test_python_blocks.py": lambda one: (
@@ -73,6 +74,7 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     "tests/integration/test_new_command.py": lambda one: (
         one.language in ("python", "redis") and one.document == "docs/new-command.md"
     ),
+    "tests/mqtt/test_application_document.py": lambda one: one.document == "docs/application.md",
     "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md" and not is_spark(one),
     "tests/spark/test_commands_example.py": lambda one: one.document == "docs/mqtt.md" and is_spark(one),
     "tests/sessions/test_sessions_document.py": lambda one: (

@@ -81,6 +81,30 @@ def test_the_device_has_each_reading_in_the_log_once_with_an_iid_and_not_without
         assert f"{how}: {cuts}\n  in the log {entries}, lost 0, there twice {twice}\n" in said
 
 
+def backend_words() -> list[str]:
+    """Return what the backend needs beside a gateway that has no applications yet."""
+    command = [sys.executable, "-m", "streamd", "mqtt", "--help"]
+    helped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return [] if "--application " in helped else ["--without-application"]
+
+
+def test_the_backend_counts_each_message_once_although_it_is_killed_before_and_after_its_commit():
+    code, said = ran("mqtt_backend", "--readings", "150", *backend_words())
+    assert code == 0, said
+    for number, place in enumerate(["before its commit", "between its commit and its PUBACK"] * 2, start=1):
+        assert f"backend killed {place}; published so far {number * 30}\n" in said
+    assert "readings 150, backend killed 4 times, came again after their commit " in said
+    assert "counted 150, lost 0, twice 0, average 74.5\n" in said
+
+
+def test_the_backend_that_looks_no_names_up_counts_twice_what_came_again():
+    code, said = ran("mqtt_backend", "--readings", "100", "--kills", "2", "--without-names", *backend_words())
+    assert code == 1
+    (again,) = map(int, re.findall(r"came again after their commit (\d+)", said))
+    assert again >= 1
+    assert f"counted {100 + again}, lost 0, twice {again}, " in said
+
+
 def test_the_tests_with_a_moved_clock_pass():
     code, said = ran("test_moved_clock")
     assert code == 0, said
@@ -130,6 +154,7 @@ def test_an_example_on_a_server_without_idempotent_xadd_says_what_it_needs(name,
         ("retrying_producer", ["--url", "rediss://example.org"]),
         ("outbox", ["--orders", "5"]),
         ("mqtt_device", ["--cut-every", "1"]),
+        ("mqtt_backend", ["--readings", "100"]),
         ("exactly_once_reader", ["--messages", "100", "--kills", "5"]),
         ("sensors_to_spark", ["--minutes", "1"]),
     ],

@@ -147,8 +147,17 @@ def test_the_limits_are_those_of_the_command_line():
     assert f"within {Limits().connect_s:g} seconds" in TEXT
 
 
+def test_the_options_of_backends_are_those_of_the_command_line():
+    table = TEXT.split("| option | default | meaning |\n")[1].split("\n\n")[0]
+    said = dict(re.findall(r"^\| `(--[a-z0-9-]+)` \| (\w+)", table, re.MULTILINE))
+    words = {"none": [], "off": False}
+    found = {name: words.get(text, int(text) if text.isdigit() else text) for name, text in said.items()}
+    wanted = {name: one for name, one in options().items() if "application" in name or name == "--resend-v5"}
+    assert found == wanted
+
+
 def test_the_document_has_every_option_and_no_other():
-    named = {one for one in re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT) if one not in ("--keep",)}
+    named = {one for one in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", TEXT) if one not in ("--keep",)}
     assert sorted(named - options().keys()) == []
     assert sorted(options().keys() - named - {"--help", "-h"}) == []
 

@@ -10,6 +10,7 @@ import redis.asyncio
 from demo.proxy import CuttingProxy
 from streamd.clients.sessions import AsyncDeviceStore, DeviceStore, Message, Session
 from streamd.clients.sessions.requests import ADD
+from streamd.testing import EmbeddedServer
 
 FULL = Message(
     "devices/7/commands",
@@ -113,6 +114,50 @@ def test_messages_that_are_removed_or_expired_come_no_more(server, client):
     assert payloads(store.get("c")) == [b"c"]
 
 
+EXPIRING = [
+    Message("t", b"a", expiry_s=600),
+    Message("t", b"b"),
+    Message("t", b"c", qos=2, expiry_s=600),
+    Message("t", b'"msgExpiryInterval":7'),
+    Message("t", b"e", user_properties=(("msgExpiryInterval", '"msgExpiryInterval":7'),)),
+    Message("t", b"f", expiry_s=4_294_967_295),
+]
+
+
+def check_what_is_left(messages):
+    first, second, third, *others, last = messages
+    assert 349 <= first.expiry_s <= 350
+    assert second.expiry_s is None
+    assert (third.packet_type, third.expiry_s) == ("PUBREL", 600)  # it no longer expires
+    assert [message.expiry_s for message in others] == [None, None]
+    assert 4_294_967_044 <= last.expiry_s <= 4_294_967_045
+
+
+def test_get_returns_what_is_left_of_an_expiry(server, store):
+    store.add("c", EXPIRING)
+    store.mark_pubrel("c", 3)
+    server.let_pass(250, "{c}_messages_1", "{c}_messages_6")
+    check_what_is_left(store.get("c"))
+    later = store.buffered.get("c")
+    store.flush()
+    check_what_is_left(later.result())
+    # What is stored is what was given, as other programs expect it.
+    assert b'"msgExpiryInterval":600' in server.client.get("{c}_messages_1")
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "expiry_s"), [(0, 60), (1, 60), (1_000, 59), (1_001, 59), (58_999, 2), (59_000, 1), (59_999, 1)]
+)
+def test_what_is_left_of_an_expiry_is_rounded_up_and_at_least_a_second(passed_ms, expiry_s):
+    with EmbeddedServer() as server, DeviceStore(server.client()) as store:
+        store.add("c", Message("t", expiry_s=60))
+        server.advance(milliseconds=passed_ms)
+        (message,) = store.get("c")
+        assert message.expiry_s == expiry_s
+        server.advance(milliseconds=60_000 - passed_ms)
+        assert store.get("c") == []
+
+
 def test_no_messages_are_no_request(store, client):
     assert store.add("c", []) == []
     assert store.buffered.add("c", iter(())).result() == []
@@ -174,7 +219,7 @@ def test_a_packet_id_that_cannot_be_is_refused(client, store, packet_id):
 @pytest.mark.parametrize(
     "bad",
     [
-        *({"limit": 0}, {"limit": 65_536}, {"limit": -1}, {"limit": "10"}, {"limit": None}),
+        *({"limit": 0}, {"limit": 65_536}, {"limit": -1}, {"limit": "10"}, {"limit": True}),
         *({"ttl_s": 0}, {"ttl_s": -1}, {"ttl_s": 1.5}, {"ttl_s": 2**32}, {"prefix": "a{"}),
     ],
     ids=repr,
@@ -183,6 +228,52 @@ def test_a_packet_id_that_cannot_be_is_refused(client, store, packet_id):
 def test_a_store_that_cannot_be_is_refused(client, kind, bad):
     with pytest.raises(ValueError):
         kind(client, **bad)
+
+
+@pytest.mark.parametrize("kind", [DeviceStore, AsyncDeviceStore])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        *(("65536", "65536"), ("0", "0"), ("-1", "-1"), ("many", "many"), ("", "''"), ("10.5", "10.5"), ("1e3", "1e3")),
+        *((" 10", " 10"), ("+10", "+10"), ("1_000", "1_000"), ("\u0664", "\u0664"), ("10\n", r"'10\n'")),
+        ("9" * 5_000, "9" * 40),
+    ],
+    ids=lambda text: repr(text)[:12],
+)
+def test_a_variable_that_is_no_limit_is_refused_with_a_line_that_names_it(client, kind, monkeypatch, text, shown):
+    monkeypatch.setenv("STREAMD_SESSIONS_LIMIT", text)
+    with pytest.raises(ValueError) as refused:
+        kind(client)
+    assert str(refused.value) == f"STREAMD_SESSIONS_LIMIT={shown}: give a number, 1 to 65535"
+    kind(client, limit=5)  # the variable is not needed, and not looked at
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(None, 4), (2, 2)])
+def test_the_variable_is_the_limit_of_a_store_without_an_argument(server, monkeypatch, limit, kept):
+    monkeypatch.setenv("STREAMD_SESSIONS_LIMIT", "4")
+    messages = [Message("t", b"%d" % number) for number in range(9)]
+
+    async def story(store):
+        await store.add("d", messages)
+        assert payloads(await store.get("d")) == [message.payload for message in messages[-kept:]]
+
+    with DeviceStore(server.client, limit) as store:
+        store.add("c", messages)
+        assert payloads(store.get("c")) == [message.payload for message in messages[-kept:]]
+    run_async(server, story, limit=limit)
+
+
+@pytest.mark.parametrize("text", ["1", "65535"])
+def test_the_variable_may_be_any_number_of_packet_ids(client, monkeypatch, text):
+    monkeypatch.setenv("STREAMD_SESSIONS_LIMIT", text)
+    DeviceStore(client)
+
+
+def test_without_the_variable_the_limit_is_ten_thousand(client, monkeypatch):
+    monkeypatch.delenv("STREAMD_SESSIONS_LIMIT", raising=False)
+    with DeviceStore(client) as store:
+        store.add("c", [Message("t")] * 10_001)
+        assert client.zcard("{c}_messages") == 10_000
 
 
 def test_no_more_messages_than_there_are_packet_ids_go_into_one_call(client, store):
@@ -326,6 +417,16 @@ def test_tasks_share_a_store_and_what_they_ask_for_goes_together(server):
 
     run_async(server, story, flush_commands=4)
     assert server.client.exists("{c1}_messages") == 0
+
+
+def test_get_of_a_store_for_asyncio_returns_what_is_left_of_an_expiry(server):
+    async def story(store):
+        await store.add("c", EXPIRING)
+        await store.mark_pubrel("c", 3)
+        server.let_pass(250, "{c}_messages_1", "{c}_messages_6")
+        check_what_is_left(await store.get("c"))
+
+    run_async(server, story)
 
 
 def test_tasks_get_the_errors_of_their_own_requests(server):

@@ -34,7 +34,8 @@ def add(client, *payloads, limit=10_000, expiry_s=None, text=None):
 
 
 def get(client):
-    return [json.loads(text) for text in client.evalsha(GET.sha, 1, SET)]
+    messages, _ = client.evalsha(GET.sha, 1, SET)
+    return [json.loads(text) for text in messages]
 
 
 def numbers_of_replies(connection, count):

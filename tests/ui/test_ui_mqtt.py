@@ -39,8 +39,9 @@ def keep(client: redis.Redis, record: Record, ends_ms: int | None = None) -> Non
 
 
 def run_gateway(client: redis.Redis) -> None:
-    client.sadd("mqtt:gateways", "run", "dead")
-    client.set("mqtt:gateway:run", '{"run": "run", "name": "here:1883", "process": 77, "host": "host-1 4026531836"}')
+    said = '{"run": "run", "name": "here:1883", "process": 77, "host": "host-1 4026531836"}'
+    client.hset("mqtt:gateways", mapping={"run": said, "dead": said})
+    client.set("mqtt:gateway:run", "1")
 
 
 def now_ms(client: redis.Redis) -> int:

@@ -43,10 +43,12 @@ class NoAnswer(Exception):
 
 def gateways(store: redis.Redis) -> list[Peer]:
     """Return the gateways that run on a store, in the order of their names."""
-    runs = sorted(_bytes(one).decode() for one in store.smembers(GATEWAYS))
-    leases = store.mget([lease_key(run) for run in runs]) if runs else []
-    found = [Peer.from_text(_bytes(one)) for one in leases if one is not None]
-    return sorted((one for one in found if not one.is_known_dead), key=lambda one: (one.name, one.run))
+    found = []
+    for name, text in store.hgetall(GATEWAYS).items():
+        peer = Peer.from_text(_bytes(text))
+        if store.exists(lease_key(_bytes(name).decode())) and not peer.is_known_dead:
+            found.append(peer)
+    return sorted(found, key=lambda one: (one.name, one.run))
 
 
 def ask(store: redis.Redis, do: str, **said: Any) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
+from streamd.clients.mqtt.gateway.applications import Applications
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.receiving import ContentRule
 from streamd.clients.mqtt.listening import Listeners
@@ -29,6 +30,22 @@ _LIMITS: Final = {
     "connections_max": ("--connections-max", 1, 10**9, "open connections"),
     "wills_max": ("--wills-max", 0, 10**9, "connected clients with a will"),
     "retained_max": ("--retained-max", 0, 10**9, "topics with a retained message"),
+}
+
+
+# Each number of an application, likewise, with its metavar.
+_APPLICATIONS: Final = {
+    "pack": ("--application-pack", 1, 65_535, "N", "messages of a pack; the next is sent when all are acknowledged"),
+    "share_pack": ("--application-share-pack", 1, 65_535, "N", "messages of a pack of a shared subscription"),
+    "wait_s": ("--application-wait", 1, 86_400, "SECONDS", "for acknowledgements, from the last send of a pack"),
+    "retries": (
+        "--application-retries",
+        0,
+        10**6,
+        "N",
+        "how often a pack is sent again until it is dropped; 0: for ever",
+    ),
+    "flush": ("--application-flush", 1, 65_535, "N", "packets that are written to the socket at once; 1: each"),
 }
 
 
@@ -65,6 +82,7 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="between two values of $SYS; 0: none (default: 10)",
     )
+    _add_applications(parser)
     limits = parser.add_argument_group("limits")
     defaults = Limits()
     for name, (option, _, _, text) in _LIMITS.items():
@@ -147,6 +165,71 @@ def _add_listeners(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="ORIGIN",
         help="origin of pages that browsers may connect from; repeatable",
+    )
+
+
+def _add_applications(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("applications", "backends with a persistent session, which get messages in packs")
+    group.add_argument(
+        "--application",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="clients whose ID matches are applications; repeatable",
+    )
+    group.add_argument(
+        "--application-user",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="clients whose user name matches are applications, unless CONNECT has the user property kind=device;"
+        " repeatable",
+    )
+    defaults = Applications()
+    for name, (option, _, _, metavar, text) in _APPLICATIONS.items():
+        default = getattr(defaults, name)
+        group.add_argument(
+            option,
+            type=int,
+            dest=f"application_{name}",
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: %(default)s)",
+        )
+    group.add_argument(
+        "--application-strategy",
+        choices=("retry", "skip"),
+        default="retry",
+        help="for a pack that is not acknowledged in time: send it again, or drop it (default: %(default)s)",
+    )
+    group.add_argument(
+        "--resend-v5",
+        action="store_true",
+        help="send packs again within a connection of MQTT 5, too. The standard forbids it ([MQTT-4.4.0-1]); without"
+        " this, the client is disconnected, and gets the rest when it comes again",
+    )
+
+
+def applications_of(arguments: argparse.Namespace) -> Applications:
+    """Return which clients are applications, and how they are treated. Raises: ValueError."""
+    for option, globs, example in (
+        ("--application", arguments.application, "backend-*"),
+        ("--application-user", arguments.application_user, "service-*"),
+    ):
+        if "" in globs:
+            raise ValueError(f"{option}: it is empty; give a glob, such as {example}")
+    found = {}
+    for name, (option, least, most, _, _) in _APPLICATIONS.items():
+        value = getattr(arguments, f"application_{name}")
+        if not least <= value <= most:
+            raise ValueError(f"{option} {value}: give a number from {least} to {most}")
+        found[name] = value
+    return Applications(
+        tuple(arguments.application),
+        tuple(arguments.application_user),
+        skips=arguments.application_strategy == "skip",
+        resend_v5=arguments.resend_v5,
+        **found,
     )
 
 

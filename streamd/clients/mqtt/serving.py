@@ -20,7 +20,7 @@ from streamd.clients.mqtt.gateway.gateway import Gateway, Settings
 from streamd.clients.mqtt.gateway.ownership import CannotStart
 from streamd.clients.mqtt.gateway.seeing import Seeing
 from streamd.clients.mqtt.listening import Listening, start
-from streamd.clients.mqtt.options import limits_of, listeners_of, logs_of, rules_of, sys_interval_of
+from streamd.clients.mqtt.options import applications_of, limits_of, listeners_of, logs_of, rules_of, sys_interval_of
 from streamd.clients.mqtt.own_server import OwnServer, start_server
 from streamd.clients.mqtt.store.logs import RETENTION_S
 from streamd.clients.server_url import checked, without_password
@@ -37,7 +37,7 @@ def serve(arguments: argparse.Namespace) -> int:
     """
     limits, listeners = limits_of(arguments), listeners_of(arguments)
     logs, rules = logs_of(arguments), rules_of(arguments)
-    sys_interval_s = sys_interval_of(arguments)
+    sys_interval_s, applications = sys_interval_of(arguments), applications_of(arguments)
     if arguments.url is not None:
         _check_url(arguments.url)
     access = Access(arguments.password_file, arguments.acl_file)
@@ -49,7 +49,8 @@ def serve(arguments: argparse.Namespace) -> int:
 
     def settings(url: str) -> Settings:
         kinds = frozenset({"mqtts", "wss"}) if listeners.tls_user_from_certificate else frozenset[str]()
-        return Settings(url, logs, access, limits, rules, arguments.allow_anonymous, is_loopback, kinds)
+        is_open = arguments.allow_anonymous
+        return Settings(url, logs, access, limits, rules, is_open, is_loopback, kinds, applications)
 
     async def run() -> None:
         server: OwnServer | None = None

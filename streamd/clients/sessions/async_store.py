@@ -10,7 +10,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from streamd.clients.sessions.messages import Message
 from streamd.clients.sessions.outbox import FLUSH_COMMANDS, FLUSH_MS, without_lua
-from streamd.clients.sessions.requests import LIMIT, TTL_S, Request, Requests, Session, loads
+from streamd.clients.sessions.requests import TTL_S, Request, Requests, Session, loads
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class AsyncDeviceStore:
     def __init__(
         self,
         client: redis.asyncio.Redis,
-        limit: int = LIMIT,
+        limit: int | None = None,
         ttl_s: int = TTL_S,
         *,
         prefix: str = "",

@@ -21,7 +21,7 @@ class Message:
 
     topic, payload, qos, retain: as in MQTT 3.
     expiry_s, payload_format, content_type, response_topic, correlation, user_properties, subscription_ids: as in
-        MQTT 5; None and () are left out. expiry_s replaces the store's `ttl_s`.
+        MQTT 5; None and () are left out. expiry_s replaces the store's `ttl_s`. `get` returns what is left of it.
     time_ms: Unix milliseconds of when the broker took it; None: when it is added.
     packet_id, packet_type: set by the store, `PUBLISH` or, behind `mark_pubrel`, `PUBREL`.
     """
@@ -113,20 +113,25 @@ def to_json(fields: list[dict[str, Any]]) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
-def from_json(text: bytes | str) -> Message:
+def from_json(text: bytes | str, left_ms: int = -1) -> Message:
     """Return a stored message, of this library or of another broker. Raises: ValueError.
 
+    left_ms: the milliseconds that are left of its own expiry, which it then has in seconds, rounded up, at least 1. If
+    negative, the message does not expire, and has the expiry that is stored.
     Some brokers write `topicName` and `retained` for `topic` and `retain`.
     """
     fields = json.loads(text)
     try:
         correlation = fields.get("correlationData")
+        expiry_s = fields.get("msgExpiryInterval")
+        if expiry_s is not None and left_ms >= 0:
+            expiry_s = max(1, -(-left_ms // 1000))
         return Message(
             topic=fields["topicName"] if "topicName" in fields else fields["topic"],
             payload=b64decode(fields.get("payload") or ""),
             qos=fields["qos"],
             retain=bool(fields.get("retained") or fields.get("retain")),
-            expiry_s=fields.get("msgExpiryInterval"),
+            expiry_s=expiry_s,
             payload_format=fields.get("payloadFormatIndicator"),
             content_type=fields.get("contentType"),
             response_topic=fields.get("responseTopic"),

@@ -4,19 +4,20 @@ It knows no socket: `store` sends the requests by redis-py's client, `async_stor
 """
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from streamd.clients.sessions.limit import limit_of_variable
 from streamd.clients.sessions.messages import EXPIRY_S_MAX, Message, from_json, to_fields, to_json
 from streamd.clients.sessions.session_keys import PACKET_ID_MAX, Layout, check_integer
 
 T = TypeVar("T")
 Word = bytes | str | int
 
-LIMIT: Final = 10_000
 TTL_S: Final = 7 * 86_400
 
 
@@ -53,7 +54,9 @@ class Session(NamedTuple):
 class Requests:
     """Makes the requests of a store. All methods raise ValueError for wrong arguments, before anything is sent."""
 
-    def __init__(self, limit: int, ttl_s: int, prefix: str) -> None:
+    def __init__(self, limit: int | None, ttl_s: int, prefix: str) -> None:
+        if limit is None:
+            limit = limit_of_variable(os.environ)
         self.limit = check_integer("the limit of messages of a session", limit, 1, PACKET_ID_MAX)
         self.ttl_s = check_integer("the seconds that a message lives", ttl_s, 1, EXPIRY_S_MAX)
         self.layout = Layout(prefix)
@@ -87,7 +90,7 @@ class Requests:
 
     def get(self, client_id: str) -> Request[list[Message]]:
         """Return the request for a session's messages."""
-        return self._run(GET, (self.layout.messages(client_id),), (), lambda texts: [from_json(text) for text in texts])
+        return self._run(GET, (self.layout.messages(client_id),), (), _messages)
 
     def remove(self, client_id: str, packet_id: int) -> Request[None]:
         """Return the request that removes one message."""
@@ -120,6 +123,10 @@ class Requests:
 
 def _nothing(reply: Any) -> None:
     pass
+
+
+def _messages(reply: Any) -> list[Message]:
+    return [from_json(text, left_ms) for text, left_ms in zip(*reply, strict=True)]
 
 
 def _session(reply: Any) -> Session | None:

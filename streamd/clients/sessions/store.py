@@ -8,7 +8,7 @@ import redis
 
 from streamd.clients.sessions.messages import Message
 from streamd.clients.sessions.outbox import FLUSH_COMMANDS, FLUSH_MS, Outbox
-from streamd.clients.sessions.requests import LIMIT, TTL_S, Requests, Session
+from streamd.clients.sessions.requests import TTL_S, Requests, Session
 
 
 class DeviceStore:
@@ -24,15 +24,16 @@ class DeviceStore:
     def __init__(
         self,
         client: redis.Redis,
-        limit: int = LIMIT,
+        limit: int | None = None,
         ttl_s: int = TTL_S,
         *,
         prefix: str = "",
         flush_commands: int = FLUSH_COMMANDS,
         flush_ms: float = FLUSH_MS,
     ) -> None:
-        """limit: the number of messages that a session keeps, the newest ones; at most 65,535. ttl_s: the time to live
-        of messages without one of their own. prefix: the beginning of all keys.
+        """limit: the number of messages that a session keeps, the newest ones; at most 65,535. By default that of the
+        variable STREAMD_SESSIONS_LIMIT; without the variable 10,000. ttl_s: the time to live of messages without one of
+        their own. prefix: the beginning of all keys.
         """
         self._requests = Requests(limit, ttl_s, prefix)
         self._outbox = Outbox(client, flush_commands, flush_ms)

@@ -1,7 +1,6 @@
 """The sessions that an MQTT gateway keeps in the store, a page at a time, and a whole one."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,10 +83,10 @@ class Whole:
 
 def are_there(source: Source) -> bool | None:
     """Return whether a gateway runs, or has left sessions; None if the user may not know. Raises: SourceError."""
-    runs, number = source.ask_all([("SMEMBERS", _GATEWAYS), ("ZCARD", _INDEX)])
-    if isinstance(runs, Exception) or isinstance(number, Exception):
+    gateways, number = source.ask_all([("HLEN", _GATEWAYS), ("ZCARD", _INDEX)])
+    if isinstance(gateways, Exception) or isinstance(number, Exception):
         return None
-    return bool(runs) or number > 0
+    return gateways > 0 or number > 0
 
 
 def find(source: Source, start: int) -> Page:
@@ -95,7 +94,7 @@ def find(source: Source, start: int) -> Page:
     replies = source.ask_all(
         [
             ("TIME",),
-            ("SMEMBERS", _GATEWAYS),
+            ("HGETALL", _GATEWAYS),
             ("ZCARD", _INDEX),
             ("ZCOUNT", _INDEX, "+inf", "+inf"),
             ("ZRANGE", _INDEX, start, start + SESSIONS_PER_PAGE - 1),
@@ -158,9 +157,7 @@ def whole(source: Source, client: bytes) -> Whole | None:
         return None
     # What every record has may be beyond the fields that were looked at.
     known = ("user", "expiry_s", "ends_ms", "will", "will_name")
-    now, runs, size, values = source.ask_all(
-        [("TIME",), ("SMEMBERS", _GATEWAYS), ("HLEN", key), ("HMGET", key, *known)]
-    )
+    now, runs, size, values = source.ask_all([("TIME",), ("HGETALL", _GATEWAYS), ("HLEN", key), ("HMGET", key, *known)])
     user, expiry_s, ends_ms, will, will_name = needed(values)
     if expiry_s is None:
         return None
@@ -199,14 +196,14 @@ def _pointers(source: Source, clients: list[bytes]) -> dict[bytes, bytes]:
     return {client: one for client, one in zip(clients, replies, strict=True) if isinstance(one, bytes)}
 
 
-def _gateways(source: Source, runs: Iterable[bytes]) -> dict[bytes, str]:
-    """Return the gateways that run, by run."""
-    known = sorted(runs)
+def _gateways(source: Source, registered: list[bytes]) -> dict[bytes, str]:
+    """Return the gateways that run, by run. registered: runs and what is known of them, in turn."""
+    known = dict(zip(registered[::2], registered[1::2], strict=True))
     requests: list[Request] = [("GET", b"mqtt:gateway:%b" % run) for run in known]
     found = {}
     for run, lease in zip(known, source.ask_all(requests) if requests else [], strict=True):
-        said = _object(lease) if isinstance(lease, bytes) else None
-        if isinstance(said, dict):
+        said = _object(known[run])
+        if isinstance(lease, bytes) and isinstance(said, dict):
             host = str(said.get("host", "")).partition(" ")[0]
             found[run] = (
                 f"{said.get('name') or run.decode('ascii', 'replace')}, process {said.get('process')} on {host}"

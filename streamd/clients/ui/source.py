@@ -14,7 +14,7 @@ from streamd.clients.server_url import checked, without_password
 READS = frozenset(
     {
         "COMMAND INFO", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "INFO", "MEMORY USAGE", "PING",
-        "SCAN", "SLOWLOG GET", "SMEMBERS", "TIME", "TYPE", "XINFO CONSUMERS", "XINFO GROUPS", "XINFO STREAM", "XLEN", "XPENDING",
+        "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS", "XINFO GROUPS", "XINFO STREAM", "XLEN", "XPENDING",
         "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZRANGE",
     }
 )  # fmt: skip

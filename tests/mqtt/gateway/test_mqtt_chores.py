@@ -13,7 +13,7 @@ from tests.mqtt.gateway.in_process import WAIT_S, running
 async def until_renewed(store):
     """Let the lease have no end, and wait until the gateway gives it one."""
     async with redis.asyncio.Redis.from_url(store) as client, asyncio.timeout(WAIT_S):
-        (run,) = await client.smembers(GATEWAYS)
+        (run,) = await client.hkeys(GATEWAYS)
         await client.persist(lease_key(run.decode()))
         while await client.pttl(lease_key(run.decode())) < 0:
             pass

@@ -75,12 +75,23 @@ class Proxy:
 class Killable:
     """A gateway as a process on a store."""
 
-    def __init__(self, url):
-        self.url = url
+    def __init__(self, url, *options):
+        self.url, self.options = url, options
         self.port = 0
 
     async def start(self):
-        words = ("-m", "streamd", "mqtt", "--url", self.url, "--port", str(self.port), "--retention", "86400")
+        words = (
+            "-m",
+            "streamd",
+            "mqtt",
+            "--url",
+            self.url,
+            "--port",
+            str(self.port),
+            "--retention",
+            "86400",
+            *self.options,
+        )
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, *words, stdout=asyncio.subprocess.PIPE, cwd=ROOT, start_new_session=True
         )

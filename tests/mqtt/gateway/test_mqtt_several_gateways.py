@@ -10,11 +10,16 @@ import redis.asyncio
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
-from streamd.clients.mqtt.gateway.ownership import GATEWAYS
+from streamd.clients.mqtt.gateway.ownership import GATEWAYS, lease_key
 from streamd.clients.mqtt.store.records import INDEX, WILLS, Pointer, pointer_key
 from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, running
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
+
+
+@pytest.fixture(autouse=True)
+def no_grace(monkeypatch):
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.ownership._GRACE_S", 0)
 
 
 @asynccontextmanager
@@ -229,7 +234,8 @@ def test_two_gateways_that_let_a_client_in_at_once_make_one_session(store):
 
 async def leave_behind(client, client_id, fields, run="dead"):
     """Store a session whose gateway has ended without a word."""
-    await client.sadd(GATEWAYS, run)
+    said = {"run": run, "name": "there:1883", "host": "elsewhere", "process": 1, "started": "1"}
+    await client.hset(GATEWAYS, run, json.dumps(said))
     await client.set(pointer_key(client_id), Pointer(5, f"{run}.1").to_text())
     await client.hset(f"mqtt:session:{{{client_id}}}:5", mapping=fields)
     await client.zadd(INDEX, {client_id: "inf"})
@@ -245,7 +251,7 @@ def test_sessions_and_wills_of_a_gateway_that_is_dead_are_taken_up(store):
             await leave_behind(client, "d", fields)
             assert (await reader.receive()).payload == b"gone"
             async with asyncio.timeout(WAIT_S):
-                while await client.sismember(GATEWAYS, "dead") or await client.zcard(WILLS):
+                while await client.hexists(GATEWAYS, "dead") or await client.zcard(WILLS):
                     await asyncio.sleep(0)
             pointer = Pointer.from_text(await client.get(pointer_key("d")))
             assert pointer.epoch > 5
@@ -369,5 +375,63 @@ def test_the_gateway_that_keeps_the_retained_messages_changes_and_none_is_lost(s
                 async with asyncio.timeout(WAIT_S):
                     while sorted(await client.hkeys("{mqtt}:retained")) != [b"", b"b", b"c"]:
                         await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+async def stopped(gateway, client):
+    """Let a gateway be as one that was stopped until its lease was over: it does nothing, and goes on when asked."""
+    gateway.ownership._until_s = 0.1
+    await client.delete(lease_key(gateway.run))
+
+
+@pytest.mark.interpreted(reason="what keeps a lease is replaced")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_gateway_that_was_stopped_stores_nothing_of_a_client_that_has_gone_elsewhere(store, qos):
+    async def main():
+        async with two(store) as (one, other), redis.asyncio.Redis.from_url(store) as client:
+            going_on, keep = asyncio.Event(), one.ownership.keep
+
+            async def keep_later():
+                await going_on.wait()
+                return await keep()
+
+            one.ownership.keep = keep_later
+            reader = await connect(other.port, "reader")
+            await reader.subscribe(p.Subscription("t", qos))
+            device, stays = await lasting(one), await lasting(one, "stays")
+            await stopped(one, client)
+            one.handing_over._do = lambda said: None
+            for at, publisher in enumerate((device, stays)):
+                publisher.send(p.Publish(b"t", b"%d" % at, qos, packet_id=1))
+            async with asyncio.timeout(WAIT_S):
+                while one.publishing.backlog < 2:
+                    await asyncio.sleep(0)
+            again = await lasting(other)
+            assert again.connack.session_present
+            assert (await again.publish(b"t", b"0", qos)).reason == 0
+            assert (await reader.receive()).payload == b"0"
+            going_on.set()
+            assert (await device.expect(p.Disconnect)).reason == Reason.SESSION_TAKEN_OVER
+            assert (await stays.packet()).packet_id == 1
+            assert (await reader.receive()).payload == b"1"
+            await read_all(other)
+            assert published(await reader.quiet()) == []
+
+    asyncio.run(main())
+
+
+def test_after_the_store_was_away_no_gateway_is_taken_for_dead(store, monkeypatch):
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.ownership._GRACE_S", 3_600)
+
+    async def main():
+        async with two(store) as (one, other), redis.asyncio.Redis.from_url(store) as client:
+            device = await lasting(one)
+            other.ownership.store_is_back()
+            await client.delete(lease_key(one.run))
+            await other.ownership.look()
+            assert not other.ownership.dead
+            assert list(other.ownership.peers) == [one.run]
+            await device.publish(b"t", b"x")
 
     asyncio.run(main())

@@ -27,5 +27,6 @@ def redis_url(tmp_path_factory) -> Iterator[str]:
 def running(request) -> Iterator[Gateway]:
     """A gateway on each kind of store, which looks at itself each second."""
     url = request.getfixturevalue(f"{request.param}_url")
-    with gateway(url, "--sys-interval", "1", "--metrics-port", "0", "--log", "plant=plant") as one:
+    options = ("--sys-interval", "1", "--metrics-port", "0", "--log", "plant=plant", "--application", "backend-*")
+    with gateway(url, *options) as one:
         yield one

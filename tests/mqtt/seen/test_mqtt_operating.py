@@ -99,6 +99,12 @@ def test_the_lag_of_a_client_that_takes_no_more_is_told(running, do):
         assert session["in_flight_number"] == 2
 
 
+def test_a_session_says_whether_its_client_is_an_application(running, do):
+    for client_id, is_application in (("backend-1", True), ("device-1", False)):
+        with running.client(client_id, properties=EXPIRY):
+            assert shown(do, client_id)["is_application"] is is_application
+
+
 def test_a_session_is_shown_whether_its_client_is_connected_or_not(running, do):
     will = p.Will(b"seen/will", b"gone", 1, True, {Property.WILL_DELAY_INTERVAL: 60})
     with running.client("keeps", username="ann", will=will, properties=EXPIRY, keep_alive_s=60) as keeps:
@@ -213,8 +219,8 @@ def test_without_a_gateway_sessions_are_read_and_clients_are_not(tmp_path: Path,
 def test_a_gateway_that_does_not_answer_is_said(capsys, monkeypatch):
     monkeypatch.setattr("streamd.clients.mqtt.asking._ANSWER_S", 0.1)
     with EmbeddedServer(Clock()) as server:
-        server.client().sadd(GATEWAYS, "a")
-        server.client().set(lease_key("a"), '{"run": "a", "name": "here:1", "host": "h", "process": 1}')
+        server.client().hset(GATEWAYS, "a", '{"run": "a", "name": "here:1", "host": "h", "process": 1}')
+        server.client().set(lease_key("a"), "1")
         assert cli.main(["mqtt", "clients", "--url", server.url]) == 3
     said = "the gateway here:1 (process 1 on h) has not answered within 0.1 seconds; look at its log"
     assert said in capsys.readouterr().err

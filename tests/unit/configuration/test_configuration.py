@@ -150,6 +150,7 @@ def test_flags_win_over_variables_and_these_over_the_file(tmp_path):
     ("variable", "text", "note"),
     [
         ("STREAMD_URL", "redis://h", None),
+        ("STREAMD_SESSIONS_LIMIT", "500", None),
         ("STREAMD_PORT", "tcp://10.0.0.1:6379", None),
         ("STREAMD_PORT_6379_TCP_ADDR", "10.0.0.1", None),
         ("STREAMD_SERVICE_HOST", "10.0.0.1", None),

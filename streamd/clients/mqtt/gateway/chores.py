@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import redis
 
+from streamd.clients.mqtt.gateway.ownership import LEASE_S
 from streamd.clients.mqtt.gateway.taking_up import take_up
 from streamd.clients.mqtt.store.link import StoreFault
 from streamd.clients.mqtt.store.records import INDEX, parse_record
@@ -104,8 +105,11 @@ class Chores:
             self._gateway.warn(f"internal error: {type(error).__name__}: {error}")
 
     async def _keep_ownership(self) -> None:
-        if not await self._gateway.ownership.keep():
-            self._gateway.let_go()
+        ownership = self._gateway.ownership
+        if not await ownership.keep():
+            self._gateway.warn(f"this gateway's lease was over: it gave no sign for {LEASE_S} seconds")
+            await self._gateway.look_for_lost()
+            ownership.is_sure = True
 
     async def _be_keeper(self) -> None:
         if self._gateway.ownership.is_keeper:

@@ -14,7 +14,7 @@ from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.leaving import Refused, raise_faults
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.session.incoming import Incoming
-from streamd.clients.mqtt.session.outgoing import Outgoing
+from streamd.clients.mqtt.session.outgoing import Outgoing, Sent
 from streamd.clients.mqtt.store.link import StoreFault, Words
 from streamd.clients.mqtt.store.records import (
     INDEX,
@@ -300,7 +300,7 @@ class Connecting:
         awaiting = gateway.leaving_clients.awaiting_keys(session)
         lost: list[int] = []
         elsewhere = await gateway.shares.take_up(record)
-        entries = await self._entries_of(record)
+        entries = await self.entries_of(record.in_flight)
         commands: list[Words] = [
             words,
             ("ZADD", INDEX, "+inf", record.client_id),
@@ -315,10 +315,8 @@ class Connecting:
                 if session.awaiting_keys is None:
                     session.awaiting_keys = {}
                 session.awaiting_keys[int(packet_id)] = key
-        limits = gateway.limits
-        asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
-        assert isinstance(asked, int)
-        outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
+        maximum = self._in_flight_max(packet, session)
+        outgoing: Outgoing[Flying] = Outgoing(maximum, record.last_packet_id, record.in_flight)
         session.outgoing = outgoing
         session.noted = {}
         session.numbers = dict(record.numbers)
@@ -339,9 +337,19 @@ class Connecting:
                 gateway.delivery.set_back(session, replay.tailed, position, record.lost_ms or 0)
         return session
 
-    async def _entries_of(self, record: Record) -> dict[int, Stored]:
-        """Return the messages that have to be sent again, by packet identifier, as far as the logs still have them."""
-        wanted = [one for one in record.in_flight if one.needs_entry]
+    def _in_flight_max(self, packet: Connect, session: Session) -> int:
+        """Return how many messages may be in flight to a client; an application has packs instead of a maximum."""
+        asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
+        assert isinstance(asked, int)
+        gateway = self._gateway
+        return asked if gateway.packing.takes(packet, session) else min(asked, gateway.limits.in_flight_max)
+
+    async def entries_of(self, in_flight: list[Sent[Flying]]) -> dict[int, Stored]:
+        """Return the messages that have to be sent again, by packet identifier, as far as the logs still have them.
+
+        Raises: StoreFault.
+        """
+        wanted = [one for one in in_flight if one.needs_entry]
         commands: list[Words] = []
         for sent in wanted:
             place = sent.place.place if isinstance(sent.place, Shared) else sent.place
@@ -355,7 +363,9 @@ class Connecting:
         replies = await self._gateway.history.ask(*commands)
         for sent, reply in zip(wanted, replies, strict=True):
             place = sent.place.place if isinstance(sent.place, Shared) else sent.place
-            if isinstance(reply, Exception) or not reply:
+            if isinstance(reply, Exception):  # to take the message for removed would lose it
+                raise StoreFault(str(reply))
+            if not reply:
                 continue
             one = parse_stored(place.log, place.generation, place.shard, place.entry_id, reply[0][1])
             # QoS 2 that was sent once is finished, also when its time is over.
@@ -381,7 +391,6 @@ class Connecting:
         gateway = self._gateway
         limits = gateway.limits
         session.connection = connection
-        session.stalls = gateway.stalls.count()
         connection.session = session
         gateway.clients[session.client_id] = session
         if session.will is not None:
@@ -389,9 +398,8 @@ class Connecting:
         gateway.counters.connects += 1
         connection.since_s = time.time()
         if session.outgoing is None:
-            asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
-            assert isinstance(asked, int)
-            session.outgoing = Outgoing(min(asked, limits.in_flight_max))
+            session.outgoing = Outgoing(self._in_flight_max(packet, session))
+        gateway.packing.begin(connection, packet, session)
         session.incoming = Incoming(
             limits.receive_maximum if packet.version == 5 else 65_535, session.awaiting_keys or ()
         )

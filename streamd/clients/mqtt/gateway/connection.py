@@ -34,6 +34,7 @@ class Connection:
     """The asyncio.Protocol of one socket. (It has no base: compiled, one that is interpreted would slow all look-ups.)
 
     is_busy: a packet is being worked on, and those behind it wait. is_full: the client does not read what it is sent.
+    flush_every: so many packets are written before the end of the turn; 0 for any number.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class Connection:
         "connect_timer",
         "decoder",
         "due",
+        "flush_every",
         "gateway",
         "heard_s",
         "is_busy",
@@ -75,7 +77,7 @@ class Connection:
         self.heard_s = 0.0
         self.since_s = 0.0  # of its CONNECT, in Unix seconds
         self.keep_alive_s = 0.0
-        self.due = 0
+        self.due = self.flush_every = 0
         self.packet_bytes_max = _NO_LIMIT
         self.tells_problems = True
         self.is_busy = self.is_full = self.is_closing = self.is_clean_end = self.is_refused = False
@@ -206,10 +208,12 @@ class Connection:
         """Send a packet with the others of this turn."""
         out = self._out
         if out is None:
-            self._out = [packet]
+            out = self._out = [packet]
             self.gateway.touch(self)
         else:
             out.append(packet)
+        if self.flush_every and len(out) >= self.flush_every:
+            self.flush()
 
     def flush(self) -> None:
         """Write the packets of this turn."""
@@ -338,6 +342,8 @@ class Connection:
         assert session is not None
         assert session.outgoing is not None
         place = session.outgoing.puback(packet.packet_id)
+        if session.pack is not None:
+            self.gateway.packing.ended(session, packet.packet_id, place)
         if place is not None:
             self.gateway.acknowledged(session, place, packet.reason)
 
@@ -355,7 +361,11 @@ class Connection:
                 self.write_now(released)
         elif answer == Answer.UNKNOWN:
             self.acknowledge(PacketType.PUBREL, packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+            if session.pack is not None:
+                self.gateway.packing.ended(session, packet.packet_id, None)
         elif place is not None:
+            if session.pack is not None:
+                self.gateway.packing.ended(session, packet.packet_id, place)
             self.gateway.acknowledged(session, place, packet.reason)
 
     def _pubcomp(self, packet: p.Pubcomp) -> None:
@@ -363,6 +373,8 @@ class Connection:
         assert session is not None
         assert session.outgoing is not None
         place = session.outgoing.pubcomp(packet.packet_id)
+        if session.pack is not None:
+            self.gateway.packing.ended(session, packet.packet_id, place)
         if place is not None:
             self.gateway.acknowledged(session, place, packet.reason)
 

@@ -161,6 +161,7 @@ class Control:
             **describe(record),
             **_connection(connection),
             "keep_alive_s": round(connection.keep_alive_s / 1.5),
+            "is_application": session.pack is not None,
             "lag": self._lag(session),
         }
 

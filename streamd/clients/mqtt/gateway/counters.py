@@ -34,6 +34,8 @@ class Counters:
     takeovers: int = 0
     wills_published: int = 0
     gaps: int = 0
+    pack_retries: int = 0  # packs of applications that were not acknowledged in time, and are sent again
+    pack_drops: int = 0  # messages of such packs that are not sent again
     sessions_ended: int = 0
     sessions_expired: int = 0  # those of them whose time was over
     acknowledging: Latency = field(default_factory=Latency)

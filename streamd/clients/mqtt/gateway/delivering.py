@@ -1,21 +1,26 @@
 """Sends the messages of the logs to the sessions that subscribe to them: live, or from where a session has stopped."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamd.clients.mqtt.codec.packets import PropertyValue
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.gateway.counters import Counters
 from streamd.clients.mqtt.gateway.session import Cursor, Session
-from streamd.clients.mqtt.session.outgoing import State
+from streamd.clients.mqtt.session.outgoing import Outgoing, Sent, State
 from streamd.clients.mqtt.session.subscription_tree import Found, SubscriptionTree
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Shared, Subscribed, Waiting
+from streamd.clients.mqtt.store.records import Flying, Shared, Subscribed, Waiting
 from streamd.clients.mqtt.store.replaying import Reader, Replay
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import TailedLog
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.packing import Packing
 
 More = tuple[tuple[int, PropertyValue], ...]
 _RECEIVERS_MAX: Final = 10_000  # topics
@@ -40,7 +45,7 @@ class Target:
         identifiers = tuple(one.identifier for one in subscribed if one.identifier is not None)
         self.more: More = ((Property.SUBSCRIPTION_IDENTIFIER, identifiers),) if identifiers else ()
 
-    def for_entry(self, entry: Stored) -> "Target | None":
+    def for_entry(self, entry: Stored) -> Target | None:
         """Return the target for one message; None if it is not for this session."""
         client = self.session.client_bytes
         subscribed = [
@@ -86,6 +91,7 @@ class Delivery:
         self._pumped_soon: dict[Session, None] = {}
         self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
         self._loop = asyncio.get_running_loop()
+        self.packing: Packing
         self.retained_for: Callable[[Waiting], Iterator[Stored]] = lambda waiting: iter(())
 
     def forget_rights(self) -> None:
@@ -187,6 +193,11 @@ class Delivery:
             if entry.expires_ms <= now_ms:
                 self._counters.messages_expired += 1
                 return True
+        pack = session.pack
+        if pack is not None:  # an application
+            pack = self.packing.pack_of(session, share)
+            if not pack.room(self.packing.now_ms()):
+                return False
         if entry.qos < qos:
             qos = entry.qos
         outgoing = session.outgoing
@@ -194,7 +205,9 @@ class Delivery:
         if qos and not outgoing.room:
             return False
         version = connection.version
-        if session.gap is not None and version == 5:
+        if session.gap is not None and version < 5:
+            session.gap = None  # there is no way to tell it
+        elif session.gap is not None:
             gap = (Property.USER_PROPERTY, ((GAP, session.gap),))
             noted = entry.head(version, qos, retain, now_ms, (*more, gap))
             if noted.whole_bytes + _ALIAS_BYTES <= connection.packet_bytes_max:  # otherwise the next one tells it
@@ -211,6 +224,8 @@ class Delivery:
         self._counters.publishes_sent += 1
         self._counters.publish_bytes_sent += len(entry.payload)
         if not qos:
+            if pack is not None:
+                self.packing.sent(session, pack, 0)
             connection.write(head.packet())
             return True
         place = entry.place if share is None else Shared(entry.place, share)
@@ -220,11 +235,13 @@ class Delivery:
             if session.numbers is None:
                 session.numbers = {}
             session.numbers[packet_id] = session.flight_number
+        if pack is not None:
+            self.packing.sent(session, pack, packet_id)
         if qos == 2 and isinstance(place, Shared):
             self._on_begun(session, place, head.packet(packet_id))
             return True
         if session.is_recorded:
-            if qos == 2:
+            if qos == 2 or pack is not None:
                 self.hold(session, head.packet(packet_id))
                 return True
             if not session.is_dirty:
@@ -242,6 +259,8 @@ class Delivery:
     def missed(self, session: Session, tailed: TailedLog) -> None:
         """Tell a client that messages were removed before it got them: with the next one that it gets."""
         self._counters.gaps += 1
+        if session.pack is not None:
+            self.packing.missed(session, tailed.log.name)
         session.gap = tailed.log.name
 
     def set_back(self, session: Session, tailed: TailedLog, position: Position, lost_ms: int = 0) -> None:
@@ -301,15 +320,15 @@ class Delivery:
         assert outgoing is not None
         assert connection is not None
         assert session.resending is not None
-        while (sent := outgoing.next_resend()) is not None:
+        while not connection.is_full and (sent := outgoing.next_resend()) is not None:
+            if session.pack is not None:
+                self.packing.resent(session, sent.place)
             if sent.state == State.RELEASED:
                 connection.write_pubrel(sent.packet_id)
                 continue
             entry = session.resending[sent.packet_id]
             if not session.rights.may_read(entry.topic):  # any more
-                outgoing.leave_out(sent)
-                if isinstance(sent.place, Shared):
-                    self._on_left_out(session, sent.place, entry, True)
+                self._leave_out(session, outgoing, sent, entry, True)
                 if not session.is_dirty:
                     self._note(session)
                 continue
@@ -323,9 +342,7 @@ class Delivery:
             head = entry.head(connection.version, qos, sent.retain, self._now_ms(), more)
             if head.whole_bytes > connection.packet_bytes_max:
                 self._counters.publishes_dropped += 1
-                outgoing.leave_out(sent)
-                if isinstance(sent.place, Shared):
-                    self._on_left_out(session, sent.place, entry, False)
+                self._leave_out(session, outgoing, sent, entry, False)
                 if not session.is_dirty:
                     self._note(session)
                 continue
@@ -335,6 +352,16 @@ class Delivery:
             return False
         session.resending = None
         return True
+
+    def _leave_out(
+        self, session: Session, outgoing: Outgoing[Flying], sent: Sent[Flying], entry: Stored, is_for_others: bool
+    ) -> None:
+        """Take a message for delivered that is not sent again."""
+        outgoing.leave_out(sent)
+        if session.pack is not None:
+            self.packing.finished(session, sent.packet_id, sent.place)
+        if isinstance(sent.place, Shared):
+            self._on_left_out(session, sent.place, entry, is_for_others)
 
     def _stop(self, session: Session, tailed: TailedLog, number: int) -> None:
         """Note that a session that kept up has no room for an entry of the ring."""

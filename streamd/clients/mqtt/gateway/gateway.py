@@ -16,6 +16,7 @@ import redis.asyncio
 
 from streamd.clients.mqtt.access import Access, ClientRights, Rights
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.applications import Applications
 from streamd.clients.mqtt.gateway.chores import Chores
 from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
@@ -27,12 +28,12 @@ from streamd.clients.mqtt.gateway.keep_alive import KeepAlive
 from streamd.clients.mqtt.gateway.leaving import Leaving
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.noting import Noting
-from streamd.clients.mqtt.gateway.ownership import LEASE_S, CannotStart, Ownership
+from streamd.clients.mqtt.gateway.ownership import CannotStart, Ownership
+from streamd.clients.mqtt.gateway.packing import Packing
 from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.gateway.shares import Shares
-from streamd.clients.mqtt.gateway.stalls import Stalls
 from streamd.clients.mqtt.gateway.subscribing import Subscribing
 from streamd.clients.mqtt.gateway.takeovers import Takeovers
 from streamd.clients.mqtt.gateway.taking_up import take_up
@@ -54,6 +55,7 @@ from streamd.clients.topics.handle import read_abilities
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
 _BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
+_LOOKS_AT_ONCE: Final = 1_000
 _LOGGED_PER_S: Final = 20  # lines of one kind
 
 
@@ -69,6 +71,7 @@ class Settings:
     allow_anonymous: bool = False
     is_loopback: bool = True
     certificate_kinds: frozenset[str] = frozenset()  # the listeners whose certificates name the users
+    applications: Applications = field(default_factory=Applications)
 
 
 class Gateway:
@@ -87,9 +90,7 @@ class Gateway:
         self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
             settings.url, socket_timeout=SILENT_S, socket_connect_timeout=SILENT_S
         )
-        self.stalls = Stalls()
         self.publishing = Publishing(self.link, self.run)
-        self.publishing.stalls = self.stalls.count
         self.finding = Finding(self.link, self.now_ms)
         self.publishing.on_stored = self.counters.acknowledging.observe
         self.unwritten = Unwritten(self)
@@ -98,6 +99,7 @@ class Gateway:
         self.retained = Retained(self)
         self.wills = Wills(self)
         self.shares = Shares(self, settings.url)
+        self.packing = Packing(self, settings.applications)
         self.delivery = Delivery(
             self.counters,
             self.now_ms,
@@ -107,6 +109,7 @@ class Gateway:
             self.shares.begun,
             self.shares.left_out,
         )
+        self.delivery.packing = self.packing
         self.delivery.retained_for = self.retained.waiting
         self.noting.position_of = self._positions
         self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver, self.warn)
@@ -127,6 +130,7 @@ class Gateway:
         self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
         self.ownership = Ownership(self.link, self.run)
+        self.publishing.may_send = lambda: self.ownership.is_valid
         self._owners = 0
         self.clock_ahead_ms = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -385,11 +389,9 @@ class Gateway:
     def _tick(self) -> None:
         """Do what is due also while the store is away."""
         if not self._is_stopping:
-            self.stalls.beat()
-            if self.connections and not self.ownership.is_valid and self.link.is_up:
-                self.let_go()
             self.loop.call_later(_TICK_S, self._tick)
             self.keep_alive.check()
+            self.packing.check()
             self.relieve()
 
     def relieve(self) -> None:
@@ -399,11 +401,14 @@ class Gateway:
                 if not connection.is_busy:
                     connection.start_reading()
 
-    def let_go(self) -> None:
-        """Let all clients go, after a time in which other gateways could take their sessions."""
-        self.warn(f"this gateway gave no sign for {LEASE_S} seconds; it lets its clients go")
-        for connection in list(self.connections):
-            connection.close(Reason.SERVER_BUSY)
+    async def look_for_lost(self) -> None:
+        """Let go of the sessions that other gateways have taken while this one gave no sign. Raises: StoreFault."""
+        sessions = [one for one in self.clients.values() if one.pointer is not None]
+        for at in range(0, len(sessions), _LOOKS_AT_ONCE):
+            some = sessions[at : at + _LOOKS_AT_ONCE]
+            for session, whose in zip(some, await self.link.demand(*[one.look for one in some]), strict=True):
+                if self.noting.is_lost(session, whose):
+                    self.publishing.drop(session.client_bytes)
 
     def _fenced(self, session: Session) -> None:
         """Let go of a session that another gateway has taken; what was written meanwhile lies beside it."""

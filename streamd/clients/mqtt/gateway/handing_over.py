@@ -1,6 +1,6 @@
 """Lets a client go from one gateway to another: the one that has it is told, closes its connection, and lets go.
 
-mqtt:told:<run>   list: what a gateway is told by others, in JSON; it expires
+mqtt:told:<run>   list: messages of other gateways to one, in JSON; it expires
     client        whose connection is to be closed
     pointer       the pointer that its session has; no field for a client without a session in the store
     since_ms      then, when the client has connected elsewhere
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.store.link import Target
 
-_WAIT_S: Final = 5  # of one request for what others tell
+_WAIT_S: Final = 5  # of one request for a message
 _TOLD_S: Final = 60  # after which nobody waits for it
 _LOOKS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
 # A gateway that lives, and does not let go for so long, loses the session: what it still writes does not count.
@@ -38,7 +38,7 @@ class HandingOver:
         self.link = Link(target, "streamd-mqtt-told")
 
     async def run(self) -> None:
-        """Do what others tell, again and again."""
+        """Do as other gateways tell, again and again."""
         key = told_key(self._gateway.run)
         while True:
             (told,) = await self.link.ask(("BLPOP", key, _WAIT_S))
@@ -84,8 +84,7 @@ class HandingOver:
         said = json.dumps({"client": client_id, "pointer": pointer.to_text()}, ensure_ascii=False)
         began_s, looks = gateway.loop.time(), 0
         await gateway.link.demand(*_telling(run, said))
-        # (While the store is away no gateway can let go.)
-        while gateway.loop.time() - max(began_s, gateway.ownership.store_back_s) < _PATIENCE_S:
+        while True:
             await asyncio.sleep(_LOOKS_S[min(looks, len(_LOOKS_S) - 1)])
             looks += 1
             (found,) = await gateway.link.demand(("GET", key))
@@ -93,7 +92,9 @@ class HandingOver:
                 return False
             if not await gateway.ownership.is_alive(run):
                 return True
-        return True
+            # One that is stopped may go on at any time, until its lease is over.
+            if gateway.loop.time() - began_s > _PATIENCE_S and await gateway.ownership.is_at_work(run):
+                return True
 
     async def tell_of_me(self) -> None:
         """Let the other gateways see that this one is there, or is there no more. Raises: StoreFault."""

@@ -47,6 +47,8 @@ _COUNTERS: Final = {
     "bytes_sent": ("bytes_sent", "Bytes sent."),
     "wills_published": ("wills_published", "Wills that were published."),
     "gaps": ("gaps", "Times that a session came too late: messages were removed before it read them."),
+    "pack_retries": ("pack_retries", "Packs of applications that were not acknowledged in time, and were sent again."),
+    "pack_drops": ("pack_drops", "Messages of applications that were not acknowledged in time, and were dropped."),
     "sessions_ended": ("sessions_ended", "Sessions that have ended."),
     "sessions_expired": ("sessions_expired", "Sessions that have ended because their time was over."),
 }  # fmt: skip

@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from streamd.clients.mqtt.gateway.packing import retries_of
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.store.link import Link, Words, encode
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import flying_text
+from streamd.clients.mqtt.store.records import flying_text, retries_to_text
 
 # A record of QoS 1 is at most so old: after a kill a client gets what it got in this time again.
 _LATER_S: Final = 1.0
+_PACKS_LATER_S: Final = 0.1  # of applications
 _UNKNOWN: Final = -1  # in the place of a number: nobody knows what the record has
 Noted = dict[int, tuple[int, State]]
 
@@ -30,9 +32,11 @@ class Noting:
         self._link, self._unwritten = link, unwritten
         self._loop = asyncio.get_running_loop()
         self._dirty: dict[Session, None] = {}
+        self._dirty_packs: dict[Session, None] = {}  # those of applications
         self._soon: dict[Session, None] = {}
         self._is_planned = False
         self._timer: asyncio.TimerHandle | None = None
+        self._packs_timer: asyncio.TimerHandle | None = None
         self.position_of: Any = None
 
     def note(self, session: Session) -> None:
@@ -44,6 +48,10 @@ class Noting:
                 if not self._is_planned:
                     self._is_planned = True
                     self._loop.call_soon(self._write_soon)
+        elif session.pack is not None:
+            self._dirty_packs[session] = None
+            if self._packs_timer is None:
+                self._packs_timer = self._loop.call_later(_PACKS_LATER_S, self._write_packs)
         elif session not in self._dirty:
             self._dirty[session] = None
             if self._timer is None:
@@ -56,6 +64,7 @@ class Noting:
             if session.held is None or session.is_ended or session.connection is None:
                 continue
             self._dirty.pop(session, None)
+            self._dirty_packs.pop(session, None)
             if session.flushing is None:
                 session.flushing = deque()
             count = len(session.held) - sum(session.flushing)
@@ -96,6 +105,14 @@ class Noting:
     def _write_later(self) -> None:
         self._timer = None
         sessions, self._dirty = list(self._dirty), {}
+        self._write(sessions)
+
+    def _write_packs(self) -> None:
+        self._packs_timer = None
+        sessions, self._dirty_packs = list(self._dirty_packs), {}
+        self._write(sessions)
+
+    def _write(self, sessions: list[Session]) -> None:
         packed, parts, count = [], [], 0
         for session in sessions:
             if session.is_ended or session.connection is None:
@@ -135,7 +152,7 @@ class Noting:
             return
         found = {**(before or {}), **(session.noted or {})}
         session.noted = {packet_id: (_UNKNOWN, state) for packet_id, (_, state) in found.items()} or None
-        session.noted_positions = None
+        session.noted_positions = session.noted_retries = None
 
     def is_lost(self, session: Session, whose: Any) -> bool:
         """Return whether another gateway has taken a session; whose: the answer to its `look`."""
@@ -166,6 +183,9 @@ class Noting:
             if noted_positions.get(name) != position:
                 words += [f"at {name}", position.to_text()]
         session.noted_positions = positions
+        if session.pack is not None and (retries := retries_of(session)) != session.noted_retries:
+            words += ["retries", retries_to_text(retries)]
+            session.noted_retries = retries
         noted = session.noted or {}
         numbers = session.numbers or {}
         present: dict[int, tuple[int, State]] = {}

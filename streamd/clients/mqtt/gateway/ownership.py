@@ -1,7 +1,7 @@
 """The gateways of a store: each has a lease, all see the others, and one of them does what is due for all.
 
-mqtt:gateways        set: the runs of the gateways
-mqtt:gateway:<run>   string with a time to live, the lease of a gateway: who it is, in JSON
+mqtt:gateways        hash: the gateways by run: who they are, in JSON
+mqtt:gateway:<run>   string with a time to live: the lease of a gateway
 mqtt:keeper          string with a time to live: the run that ends sessions, publishes wills that are due, removes what
                      is older than the retention, and writes the retained messages
 mqtt:gateway         string with a time to live: a gateway of the first version refuses to start while it is there
@@ -23,6 +23,9 @@ _KEEPER: Final = "mqtt:keeper"
 _FIRST_VERSION: Final = "mqtt:gateway"
 _SEVERAL: Final = "several"
 LEASE_S: Final = 5
+# While the store was away nobody could renew a lease: for so long after it has come back none is taken for over.
+_GRACE_S: Final = 3.0
+_RENEWED_S: Final = 1.5
 
 
 class CannotStart(Exception):
@@ -67,7 +70,8 @@ class Peer:
 class Ownership:
     """The lease of this gateway, and what it knows of the others.
 
-    peers: the others that live, by run. dead: runs whose lease is over, and whose sessions are to be taken up.
+    peers: the others that live, by run. dead: runs whose lease is over, and whose sessions are to be taken up. is_sure:
+    sessions that others may have taken, while the lease was over, were looked for.
     """
 
     def __init__(self, link: Link, run: str) -> None:
@@ -76,14 +80,14 @@ class Ownership:
         self.name = ""
         self.peers: dict[str, Peer] = {}
         self.dead: list[str] = []
-        self._until_s = self._keeper_until_s = 0.0
-        self.store_back_s = float("-inf")  # when the store could be used again, the last time
+        self._until_s = self._keeper_until_s = self._up_s = 0.0
         self._turn = 0
+        self.is_sure = True
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lease is surely not over: a process that was stopped for long has lost its sessions."""
-        return self._loop.time() < self._until_s
+        """Whether the lease is surely not over, and no session has been taken while it was."""
+        return self.is_sure and self._loop.time() < self._until_s
 
     @property
     def is_keeper(self) -> bool:
@@ -91,14 +95,12 @@ class Ownership:
         return self._loop.time() < self._keeper_until_s
 
     def store_is_back(self) -> None:
-        """Note that the store was away: leases have run out that nobody could extend."""
-        self.store_back_s = self._loop.time()
+        """Note that the store can be used again."""
+        self._up_s = self._loop.time()
 
-    def _may_live(self, run: str) -> bool:
-        """Return whether a gateway without a lease has had no time to extend it since the store is back."""
-        peer = self.peers.get(run)
-        is_early = self._loop.time() < self.store_back_s + LEASE_S
-        return peer is not None and is_early and not peer.is_known_dead
+    @property
+    def _is_in_grace(self) -> bool:
+        return self._loop.time() - self._up_s < _GRACE_S
 
     def reference(self) -> str | None:
         """Return where a client may go instead, each time to the next gateway; None without one."""
@@ -126,34 +128,33 @@ class Ownership:
         await self._renew()
 
     async def _renew(self) -> bool:
-        """Extend the lease; return whether it was not over."""
+        """Extend the lease; return whether it was not over, or what others may have taken was looked for since."""
         now_s = self._loop.time()
         me = Peer(self.run, self.name, _host(), os.getpid(), _started(os.getpid()))
         several = f"{_SEVERAL} {socket.gethostname()} {os.getpid()}"
         before, *_ = await self._link.demand(
             ("GET", lease_key(self.run)),
-            ("SET", lease_key(self.run), json.dumps(asdict(me), ensure_ascii=False), "PX", LEASE_S * 1_000),
-            ("SADD", GATEWAYS, self.run),
+            ("SET", lease_key(self.run), "1", "PX", LEASE_S * 1_000),
+            ("HSET", GATEWAYS, self.run, json.dumps(asdict(me), ensure_ascii=False)),
             ("SET", _FIRST_VERSION, several, "PX", LEASE_S * 1_000),
         )
+        if before is None and self._until_s:
+            self.is_sure = False
         self._until_s = now_s + LEASE_S
-        return before is not None
+        return self.is_sure
 
     async def look(self) -> None:
         """See who else is there, and whether this gateway is to do what is due for all."""
         now_s = self._loop.time()
-        (members,) = await self._link.demand(("SMEMBERS", GATEWAYS))
-        runs = sorted(one.decode() for one in members if one.decode() != self.run)
-        leases = (await self._link.demand(("MGET", *map(lease_key, runs))))[0] if runs else []
+        (members,) = await self._link.demand(("HGETALL", GATEWAYS))
+        others = {run.decode(): text for run, text in zip(members[::2], members[1::2], strict=True)}
+        others.pop(self.run, None)
+        runs = sorted(others)
+        leases = await self._link.demand(*[("EXISTS", lease_key(run)) for run in runs]) if runs else []
         peers, dead = {}, []
-        for run, lease in zip(runs, leases, strict=True):
-            try:
-                peer = None if lease is None else Peer.from_text(lease)
-            except ValueError:
-                peer = None
-            if peer is None and self._may_live(run):
-                peers[run] = self.peers[run]
-            elif peer is None or peer.is_known_dead:
+        for run, has_lease in zip(runs, leases, strict=True):
+            peer = _peer_of(others[run])
+            if peer is None or peer.is_known_dead or not (has_lease or self._is_in_grace):
                 dead.append(run)
             else:
                 peers[run] = peer
@@ -168,31 +169,44 @@ class Ownership:
             self._keeper_until_s = 0.0
 
     async def keep(self) -> bool:
-        """Extend the lease; return False if it was over: others may have taken the sessions."""
+        """Extend the lease; return False if it was over: sessions that others have taken are to be looked for."""
         was_valid = await self._renew()
         await self.look()
         return was_valid
 
     async def is_alive(self, run: str) -> bool:
         """Return whether another gateway lives."""
-        (lease,) = await self._link.demand(("GET", lease_key(run)))
-        return self._may_live(run) if lease is None else not Peer.from_text(lease).is_known_dead
+        text, has_lease = await self._link.demand(("HGET", GATEWAYS, run), ("EXISTS", lease_key(run)))
+        peer = None if text is None else _peer_of(text)
+        return peer is not None and not peer.is_known_dead and bool(has_lease or self._is_in_grace)
+
+    async def is_at_work(self, run: str) -> bool:
+        """Return whether another gateway has just renewed its lease: it is not stopped."""
+        (left_ms,) = await self._link.demand(("PTTL", lease_key(run)))
+        return bool(left_ms > (LEASE_S - _RENEWED_S) * 1_000)
 
     async def forget(self, run: str) -> None:
         """Note that the sessions of a dead gateway are taken up."""
-        await self._link.demand(("SREM", GATEWAYS, run), ("DEL", told_key(run)))
+        await self._link.demand(("HDEL", GATEWAYS, run), ("DEL", told_key(run)))
 
     async def end(self) -> None:
         """Give the lease back."""
-        commands: list[Words] = [("DEL", lease_key(self.run), told_key(self.run)), ("SREM", GATEWAYS, self.run)]
+        commands: list[Words] = [("DEL", lease_key(self.run), told_key(self.run)), ("HDEL", GATEWAYS, self.run)]
         commands.append(("DELEX", _KEEPER, "IFEQ", self.run))
         if not self.peers:
             commands.append(("DEL", _FIRST_VERSION))
         await self._link.ask(*commands)
 
 
+def _peer_of(text: bytes) -> Peer | None:
+    try:
+        return Peer.from_text(text)
+    except ValueError:
+        return None
+
+
 def told_key(run: str) -> str:
-    """Return the key of the list of what others tell a gateway."""
+    """Return the key of the list of messages to a gateway."""
     return f"mqtt:told:{run}"
 
 

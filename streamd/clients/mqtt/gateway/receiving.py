@@ -13,7 +13,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
 from streamd.clients.mqtt.gateway.session import LookedUp
 from streamd.clients.mqtt.session.incoming import Aliases, Arrival
-from streamd.clients.mqtt.store.publishing import STALLED, Publication
+from streamd.clients.mqtt.store.publishing import Publication
 from streamd.clients.mqtt.store.stored import packed_fields, version_of
 from streamd.clients.topics.entry_ids import parse_id
 from streamd.clients.topics.filters import TopicFilter
@@ -123,13 +123,7 @@ class Receiving:
         publishing = gateway.publishing
         client, qos = session.client_bytes, packet.qos
         awaiting = None
-        stalls = 0
         if qos == 2 and session.is_recorded:
-            stalls = gateway.stalls.count()
-            if stalls != session.stalls:
-                connection.is_busy = True
-                gateway.spawn(self._after_look(connection, session, packet, topic, values, stalls))
-                return
             key = log.awaiting_key(log.shard_of(client), session.uid)
             if session.awaiting_keys is None:
                 session.awaiting_keys = {}
@@ -140,7 +134,7 @@ class Receiving:
         iid = publishing.own_name() if name is None else name
         session.storing += 1
         done = partial(self._stored, connection, session, packet.packet_id, qos, None if name is None else log)
-        publication = Publication(log, client, fields, producer, iid, awaiting, done, stalls)
+        publication = Publication(log, client, fields, producer, iid, awaiting, done)
         closed = log.handle.closed_generations() if name is not None else []
         if closed or session.looked_up:
             self._look_up(session, publication, closed)
@@ -193,26 +187,6 @@ class Receiving:
             self._store(connection, session, packet, topic, values)
             connection.go_on()
 
-    async def _after_look(
-        self,
-        connection: Connection,
-        session: Session,
-        packet: Publish,
-        topic: bytes,
-        values: Properties,
-        stalls: int,
-    ) -> None:
-        """Store a message of QoS 2 if the session is still this gateway's; elsewhere its client has sent it again."""
-        (whose,) = await self._gateway.link.ask(session.look)
-        if self._gateway.noting.is_lost(session, whose) or isinstance(whose, Exception):
-            connection.close(Reason.SESSION_TAKEN_OVER)
-            return
-        connection.is_busy = False
-        session.stalls = stalls
-        if session.connection is connection:
-            self._store(connection, session, packet, topic, values)
-            connection.go_on()
-
     def _name_of(self, packet: Publish, topic: bytes, values: Properties) -> bytes | None:
         pairs = values.get(Property.USER_PROPERTY)
         if pairs is not None:
@@ -237,9 +211,6 @@ class Receiving:
         error: str | None,
     ) -> None:
         self._is_done(session)
-        if error == STALLED:
-            connection.close(Reason.SERVER_BUSY)  # its client sends the message again
-            return
         if error is not None:
             self._failed(connection, session, packet_id, qos, error)
             return

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing, State
+from streamd.clients.mqtt.session.packs import Pack
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.records import Flying, Pointer, Record, Subscribed, Waiting, data_key, pointer_key
 from streamd.clients.mqtt.store.stored import Stored
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.delivering import Delivery
     from streamd.clients.mqtt.gateway.share_members import Membership
     from streamd.clients.mqtt.store.publishing import Publication
+
+
+_NO_RETRIES: Final[dict[str, int]] = {}  # one for all: sessions are many
 
 
 class Cursor:
@@ -92,10 +96,10 @@ class Session:
 
     is_recorded: its changes are written to its record in the store, as it outlives its connection; has_record: there
     is a record, if only for the will. pointer: where that is, while this gateway owns it. is_fenced: another gateway
-    has taken it. cursors: the logs in which it is behind the tail. noted: the messages in flight that the record has.
-    held: packets that leave when the record is written; flushing: how many of them wait for each request that is under
-    way. stalls: of the process, when the session was surely its own. storing: messages of the client that are on their
-    way to the store.
+    has taken it. cursors: the logs in which it is behind the tail. noted: the messages in
+    flight that the record has. held: packets that leave when the record is written; flushing: how many of them wait for
+    each request that is under way. storing: messages of the client that are on their way to the store.
+    pack, share_packs: what an application was sent by its own subscriptions, and by each shared one; None for a device.
     """
 
     __slots__ = (
@@ -118,14 +122,16 @@ class Session:
         "looked_up",
         "noted",
         "noted_positions",
+        "noted_retries",
         "numbers",
         "outgoing",
+        "pack",
         "pointer",
         "resending",
         "retained",
         "rights",
+        "share_packs",
         "shares",
-        "stalls",
         "storing",
         "subscriptions",
         "uid",
@@ -152,10 +158,10 @@ class Session:
         self.flight_number = 0
         self.noted: dict[int, tuple[int, State]] | None = None
         self.noted_positions: dict[str, Position] | None = None
+        self.noted_retries: dict[str, int] | None = record.retries or _NO_RETRIES
         self.is_recorded = self.has_record = False
         self.is_dirty = False
         self.is_ended = self.is_fenced = False
-        self.stalls = 0
         self.pointer: Pointer | None = None
         self.held: list[bytes] | None = None
         self.flushing: deque[int] | None = None
@@ -167,6 +173,8 @@ class Session:
         self.will: Will | None = record.will
         self.will_name = record.will_name
         self.shares: dict[str, Membership] | None = None  # by the name of the shared subscription
+        self.pack: Pack | None = None
+        self.share_packs: dict[str, Pack] | None = None
         self.gap: str | None = None  # the log in which messages were removed before the session got them
 
     @property

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.session import Session
     from streamd.clients.mqtt.gateway.share_groups import Group
     from streamd.clients.mqtt.gateway.share_parts import Part
+    from streamd.clients.mqtt.session.packs import Pack
     from streamd.clients.mqtt.store.positions import Place
     from streamd.clients.mqtt.store.stored import Stored
     from streamd.clients.topics.shares import Member
@@ -22,10 +23,10 @@ class Membership:
 
     flying: the entries that were sent to it and that the group waits for, with where they are from. waiting: entries
     that were read for it, and that it has no room for. views: its leases, by log, if the group has an order. is_parted:
-    its subscription is over, and what it has begun is not.
+    its subscription is over, and what it has begun is not. pack: of an application; None for a device.
     """
 
-    __slots__ = ("consumer", "flying", "group", "is_parted", "session", "target", "views", "waiting")
+    __slots__ = ("consumer", "flying", "group", "is_parted", "pack", "session", "target", "views", "waiting")
 
     def __init__(self, group: Group, session: Session, consumer: str, target: Target) -> None:
         self.group, self.session, self.consumer, self.target = group, session, consumer, target
@@ -33,6 +34,7 @@ class Membership:
         self.waiting: deque[tuple[Part, Stored]] = deque()
         self.views: dict[str, Member] = {}
         self.is_parted = False
+        self.pack: Pack | None = group.shares.gateway.packing.of_share(session, group.name)
 
     @property
     def is_here(self) -> bool:
@@ -50,4 +52,7 @@ class Membership:
             return 0
         if self.waiting or self.is_parted or self.session.resending is not None:
             return 0
-        return min(outgoing.room, PACK) if self.target.qos else PACK
+        room = min(outgoing.room, PACK) if self.target.qos else PACK
+        if self.pack is not None:
+            room = min(room, self.pack.room(self.group.shares.gateway.packing.now_ms()))
+        return room

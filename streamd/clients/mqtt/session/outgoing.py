@@ -66,6 +66,7 @@ class Outgoing(Generic[P]):
         self._quota = receive_maximum
         # Messages of the connection before take no part of the quota, until they are published again.
         self._uncounted = set(self._in_flight)
+        self._abandoned: set[int] | None = None  # dropped, but the client may still count them
 
     def __len__(self) -> int:
         return len(self._in_flight)
@@ -82,7 +83,7 @@ class Outgoing(Generic[P]):
         """Return the next message, or PUBREL, that has to be sent again; None while nothing has to be, or may be."""
         for packet_id in self._again:
             sent = self._in_flight[packet_id]
-            if sent.state != State.RELEASED:
+            if sent.state != State.RELEASED and packet_id in self._uncounted:
                 if not self._quota:
                     return None
                 self._quota -= 1
@@ -105,6 +106,35 @@ class Outgoing(Generic[P]):
         del self._in_flight[packet_id], self._again[packet_id]
         self._uncounted.discard(packet_id)
 
+    def again(self, ids: Iterable[int]) -> None:
+        """Let `next_resend` return messages in flight once more, in their order; the quota counts them once."""
+        wanted = {*ids, *self._again}
+        self._again = {packet_id: None for packet_id in self._in_flight if packet_id in wanted}
+
+    def abandon(self, ids: Iterable[int], keeps_quota: bool) -> None:
+        """Take messages out of flight that the client has not acknowledged.
+
+        keeps_quota: they count as in flight for the client, as in MQTT 5, until it acknowledges them or comes again.
+        """
+        for packet_id in ids:
+            if self._in_flight.pop(packet_id, None) is None:
+                continue
+            self._again.pop(packet_id, None)
+            if packet_id in self._uncounted:
+                self._uncounted.remove(packet_id)
+            elif keeps_quota:
+                if self._abandoned is None:
+                    self._abandoned = set()
+                self._abandoned.add(packet_id)
+            else:
+                self._quota += 1
+
+    def _late(self, packet_id: int) -> None:
+        """Give back the quota of a message that was abandoned."""
+        if self._abandoned is not None and packet_id in self._abandoned:
+            self._abandoned.remove(packet_id)
+            self._quota += 1
+
     @property
     def room(self) -> int:
         """How many new messages may be sent now; 0 while old ones have to be sent again."""
@@ -117,7 +147,7 @@ class Outgoing(Generic[P]):
         assert self._quota
         in_flight = self._in_flight
         packet_id = self.last_packet_id % PACKET_IDS + 1
-        while packet_id in in_flight:
+        while packet_id in in_flight or (self._abandoned is not None and packet_id in self._abandoned):
             packet_id = packet_id % PACKET_IDS + 1
         self.last_packet_id = packet_id
         in_flight[packet_id] = Sent(packet_id, place, _PUBLISHED_1 if qos == 1 else _PUBLISHED_2, retain)
@@ -143,6 +173,8 @@ class Outgoing(Generic[P]):
         """
         sent = self._in_flight.get(packet_id)
         if sent is None:
+            if reason >= Reason.UNSPECIFIED_ERROR:
+                self._late(packet_id)
             return Answer.UNKNOWN
         if sent.state == State.PUBLISHED_1:
             raise against_protocol(f"a PUBREC for packet identifier {packet_id}, whose message has QoS 1")
@@ -165,6 +197,7 @@ class Outgoing(Generic[P]):
     def _finish(self, packet_id: int, state: State) -> P | None:
         sent = self._in_flight.get(packet_id)
         if sent is None:
+            self._late(packet_id)
             return None
         if sent.state != state:
             raise against_protocol(f"an acknowledgement of the wrong kind for packet identifier {packet_id}")

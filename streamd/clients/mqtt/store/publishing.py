@@ -16,7 +16,7 @@ from streamd.clients.topics.messages import pack
 # Messages that may be on their way: fewer than the names of one producer that a window keeps, so that a message that is
 # sent again after a lost connection is always recognised.
 UNDER_WAY_MAX: Final = 8_000
-STALLED: Final = "the process was stopped before the message was sent to the store"
+_HELD_S: Final = 0.02
 _EXHAUSTED: Final = "exhausted the last possible ID"
 
 # Gets the entry ID as the store says it, or None and the error.
@@ -27,8 +27,7 @@ class Publication:
     """A message on its way into a log.
 
     fields: of the entry. producer, iid: its name; every message has one. awaiting: the key and the packet identifier
-    that are noted with it. stalls: of the process, when it came. goes_to: the generation that it may be stored in, as
-    those before do not know its name.
+    that are noted with it. goes_to: the generation that it may be stored in, as those before do not know its name.
     """
 
     __slots__ = (
@@ -42,7 +41,6 @@ class Publication:
         "producer",
         "publisher",
         "size_bytes",
-        "stalls",
         "words",
     )
 
@@ -55,12 +53,10 @@ class Publication:
         iid: bytes,
         awaiting: str | None,
         done: Done,
-        stalls: int = 0,
     ) -> None:
         self.log, self.publisher = log, publisher
         self.words, self.fields = fields
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
-        self.stalls = stalls
         self.generation = 0  # that it was sent to last
         self.goes_to = log.handle.meta.current.number
         self.size_bytes = len(self.fields)
@@ -81,10 +77,9 @@ class _OfLog:
 class Publishing:
     """The way of all messages into the logs. run: a name that no other run of a gateway has.
 
-    around: returns requests that have to be before a batch, and those that have to follow it, with the function
-    that takes their single reply each. on_stored: gets how long a batch took from its first message to the store's
-    answer, in seconds, and how many messages it has. stalls: returns how often the process was stopped for so long that
-    another gateway may have stored a message of QoS 2 that waits here.
+    may_send: says whether messages may be sent now; until then they wait. around: returns requests that have to be
+    before a batch, and those that have to follow it, with the function that takes their single reply each. on_stored:
+    gets how long a batch took from its first message to the store's answer, in seconds, and how many messages it has.
     """
 
     def __init__(self, link: Link, run: str) -> None:
@@ -100,6 +95,7 @@ class Publishing:
         self._is_planned = False
         self._gathering = Gathering()
         self._began_s = 0.0  # when the first came of those that wait
+        self.may_send: Callable[[], bool] = lambda: True
         self.stored = 0
         self.backlog_bytes = 0  # of the messages that are not stored yet
         self.on_stored: Callable[[float, int], None] = lambda took_s, count: None
@@ -109,8 +105,6 @@ class Publishing:
             b"",
             None,
         )
-        self.stalls: Callable[[], int] = lambda: 0
-        self._stalls = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -144,9 +138,22 @@ class Publishing:
         else:
             self._loop.call_soon(self._flush)
 
+    def drop(self, publisher: bytes) -> None:
+        """Forget the messages of a client that wait to be sent: it has gone elsewhere, and sends them again there."""
+        for of_log in self._logs.values():
+            gone = [one for one in of_log.waiting if one.publisher == publisher]
+            if gone:
+                of_log.waiting = [one for one in of_log.waiting if one.publisher != publisher]
+                self._waiting -= len(gone)
+                for one in gone:
+                    self.backlog_bytes -= one.size_bytes
+                    one.done(None, "another gateway has taken the session")
+
     def _flush(self) -> None:
+        if not self.may_send():
+            self._loop.call_later(_HELD_S, self._flush)
+            return
         self._is_planned = False
-        self._drop_stalled()
         room = UNDER_WAY_MAX - self._under_way
         parts: list[bytes] = []
         batch: list[Publication] = []
@@ -186,21 +193,6 @@ class Publishing:
         if done is not None:
             self._link.send(behind, 1, done)
         self._link.send_now()
-
-    def _drop_stalled(self) -> None:
-        """Store no message with a packet identifier that came before a stall."""
-        stalls = self.stalls()
-        if stalls == self._stalls:
-            return
-        self._stalls = stalls
-        for of_log in self._logs.values():
-            dropped = [one for one in of_log.waiting if one.awaiting is not None and one.stalls != stalls]
-            if dropped:
-                of_log.waiting = [one for one in of_log.waiting if one not in dropped]
-                self._waiting -= len(dropped)
-                for one in dropped:
-                    self.backlog_bytes -= one.size_bytes
-                    one.done(None, STALLED)
 
     def _packed(self, one: Publication) -> bytes:
         log = one.log

@@ -6,9 +6,9 @@ mqtt:sessions                    sorted set: client identifiers by the time at w
 mqtt:wills                       sorted set: client identifiers by the time at which a will with a delay is published
 mqtt:user:{<user>}               set: the client identifiers of a user's sessions
 
-A gateway writes to the hash only while it owns the session. Who takes a session raises the epoch: the hash gets another
-name, so that what an older owner still writes does not reach it. That holds for a session at rest, too: its last owner
-may send again what it wrote, if the store was killed before it answered.
+A gateway writes to the hash only while it owns the session. A gateway that takes a session raises the epoch: the hash
+gets another name, so that what an older owner still writes does not reach it. That holds for a session at rest, too:
+its last owner may send again what it wrote, if the store was killed before it answered.
 
 version          of this layout, 2: a gateway refuses a later one, and takes up those of version 1
 uid              the session's own name; another session of the same client has another
@@ -22,6 +22,8 @@ lost_ms          when the session was taken up from a gateway that had ended wit
 s <filter>       a subscription, in JSON
 waiting          the new subscriptions that have not got all retained messages when a connection ends, in JSON
 at <log>         the position in a log
+retries          of an application: how often its packs in flight were sent again, in JSON by shared subscription, with
+                 an empty name for its own subscriptions
 i <number>       a message in flight: its state, with r where its PUBLISH has RETAIN, its place, and the share that it
                  belongs to
 """
@@ -167,6 +169,7 @@ class Record:
     in_flight: list[Sent[Flying]] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
+    retries: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -218,6 +221,8 @@ def parse_record(client_id: str, found: Found) -> Record | None:
     )
     if b"waiting" in fields:
         record.waiting = _waiting_from_text(fields[b"waiting"])
+    if b"retries" in fields:
+        record.retries = json.loads(fields[b"retries"])
     flying: list[tuple[int, Sent[Flying]]] = []
     for name, value in fields.items():
         kind, _, rest = name.partition(b" ")
@@ -246,6 +251,11 @@ def _flying_of(packet_id: int, text: str) -> tuple[int, Sent[Flying]]:
     place = Place.from_text(place_text)
     flying = Shared(place, share) if share else place
     return int(number), Sent(packet_id, flying, State(int(state.rstrip("r"))), state.endswith("r"))
+
+
+def retries_to_text(retries: dict[str, int]) -> str:
+    """Return the text of how often packs were sent again."""
+    return json.dumps(retries, ensure_ascii=False, separators=(",", ":"))
 
 
 def waiting_to_text(waiting: list[Waiting]) -> str:
