@@ -21,6 +21,14 @@ MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sb
 PLAIN, PERSISTENT, PURE, FAST = "mosquitto", "mosquitto, persistence", "streamd", "compiled"
 
 
+class NotStarted(SystemExit):
+    """The gateway ended before it was ready. exit_code: its own, which the benchmark does not take over."""
+
+    def __init__(self, said: str, exit_code: int) -> None:
+        super().__init__(f"bench: streamd mqtt did not start: {said}")
+        self.exit_code = exit_code
+
+
 class Broker:
     """A running broker. processes: those whose CPU is counted."""
 
@@ -44,16 +52,22 @@ def running(kind: str, store_options: tuple[str, ...]) -> Iterator[Broker]:
         with _mosquitto(kind) as broker:
             yield broker
         return
-    with Target(kind, store_options) as store:
-        python = [sys.executable] if kind == PURE else [str(COMPILED), "-P"]
-        command = [*python, "-m", "streamd", "mqtt", "--url", f"redis://127.0.0.1:{store.port}", "--port", "0"]
-        process = subprocess.Popen(
-            command, env=environment(kind), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        try:
-            yield Broker(kind, _port_of_gateway(process), [store.process.pid, process.pid])
-        finally:
-            _end(process)
+    with Target(kind, store_options) as store, gateway_on(store) as broker:
+        yield Broker(kind, broker.port, [store.process.pid, *broker.processes])
+
+
+@contextmanager
+def gateway_on(store: Target, options: tuple[str, ...] = ()) -> Iterator[Broker]:
+    """Start a gateway of the store's form on a store that runs; it is ended behind the block. Raises: NotStarted."""
+    python = [sys.executable] if store.kind == PURE else [str(COMPILED), "-P"]
+    command = [*python, "-m", "streamd", "mqtt", "--url", f"redis://127.0.0.1:{store.port}", "--port", "0", *options]
+    process = subprocess.Popen(
+        command, env=environment(store.kind), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield Broker(store.kind, _port_of_gateway(process), [process.pid])
+    finally:
+        _end(process)
 
 
 def _port_of_gateway(process: subprocess.Popen[str]) -> int:
@@ -72,7 +86,7 @@ def _port_of_gateway(process: subprocess.Popen[str]) -> int:
             break
     watch.cancel()
     if not port or lines[-1].split() != ["ready"]:
-        raise SystemExit(f"bench: streamd mqtt did not start: {' / '.join(lines[-3:])}")
+        raise NotStarted(" / ".join(lines[-3:]), process.wait(timeout=START_S))
     threading.Thread(target=process.stdout.read, daemon=True).start()  # so that it never waits for a reader
     return port
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "bench" / "results" / "long.json"
 GATEWAY_FIGURES = ROOT / "bench" / "results" / "mqtt.json"
+SCALE_FIGURES = ROOT / "bench" / "results" / "mqtt-scale.json"
 SPARK_FIGURES = ROOT / "bench" / "results" / "spark_beside.json"
 BEGIN_MARK, END_MARK = "<!-- the {} table begins -->", "<!-- the {} table ends -->"
 
@@ -55,6 +56,8 @@ COST_ROWS: Final = {
     "IDMPAUTO, 50 clients, pipeline 16: CPU over plain": ("CPU of XADD IDMPAUTO, the same", "a plain XADD"),
     "IDMP, 1,000 producers mixed: CPU over plain": ("CPU of XADD IDMP, 1,000 producers mixed", "a plain XADD"),
 }
+# The row of the gateway's scale that is a table of its own.
+SHAPES_ROW: Final = "gateways and stores"
 # The rows of topics, measured in the pure form; their name here, and the format of their figures.
 TOPIC_ROWS: Final = {
     "as quick as fetching all from redis-server: devices/d7/k3": (
@@ -90,6 +93,7 @@ def tables() -> dict[tuple[Path, str], str]:
         (speed, "speed"): _long(about, rows, ROWS),
         (speed, "cost"): _costs(rows, COST_ROWS),
         (speed, "gateway"): _gateway(json.loads(GATEWAY_FIGURES.read_text(encoding="utf-8"))),
+        (ROOT / "docs" / "mqtt.md", "scale"): _scale(json.loads(SCALE_FIGURES.read_text(encoding="utf-8"))),
         (notes, "form"): _forms(rows, ROWS),
         (notes, "topics"): _topics(rows, TOPIC_ROWS),
         (ROOT / "docs" / "spark-reference.md", "speed"): _spark(json.loads(SPARK_FIGURES.read_text(encoding="utf-8"))),
@@ -185,6 +189,42 @@ def _gateway(found: dict[str, Any]) -> str:
             *idle,
         )
     )
+
+
+def _scale(found: dict[str, Any]) -> str:
+    about, rows = found["about"], dict(found["rows"])
+    shapes = rows.pop(SHAPES_ROW)
+    forms = list(shapes)
+    called = [{"streamd": "pure"}.get(form, form) for form in forms]
+    lines = [
+        f"`python -m bench.mqtt_scale` of {about['date']}, {about['cpus']} cores, load {about['load'][0]} before and"
+        f" {about['load'][1]} behind:",
+        "",
+        f"| | CPU of a message, messages/s, CPU over that of one gateway: {' | '.join(called)} |",
+        "|---|" + "---|" * len(forms),
+    ]
+    # "2 gateways on 1 store, 2,000 messages/s a gateway: CPU of a message"
+    loads = dict.fromkeys(one["name"].rpartition(": ")[0] for one in shapes[forms[0]])
+    for load in loads:
+        of_forms = []
+        for form in forms:
+            figures = [one for one in shapes[form] if one["name"].rpartition(": ")[0] == load]
+            of_forms.append(", ".join(_measured(one) for one in figures))
+        lines.append(f"| {load} | {' | '.join(of_forms)} |")
+    lines += ["", f"| | | wanted | {' | '.join(called)} |", "|---|---|---|" + "---|" * len(forms)]
+    for row, by_form in rows.items():
+        for at, one in enumerate(by_form[forms[0]]):
+            figures = [by_form[form][at] for form in forms]
+            about_it = f" ({one['note']})" if one["note"] else ""
+            cells = " | ".join(map(_measured, figures))
+            lines.append(f"| {'' if at else row} | {one['name']}{about_it} | {one['wanted']} | {cells} |")
+    return "\n".join(lines)
+
+
+def _measured(figure: dict[str, Any]) -> str:
+    if figure["value"] is None:
+        return f"{figure['verdict']}{': ' if figure['note'] else ''}{figure['note']}"
+    return str(figure["shown"])
 
 
 def _medians(turns: list[dict[str, float]]) -> dict[str, float]:

@@ -92,6 +92,33 @@ def test_sessions_that_were_away_get_all_while_others_publish(store):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("window", [5, 1_000])
+def test_a_crowd_that_returns_gets_all_in_order(store, window):
+    async def take(device, count):
+        return [int((await device.receive()).payload) for _ in range(count)]
+
+    async def main():
+        properties = {**LASTING, Property.RECEIVE_MAXIMUM: window}
+        async with running(store, limits=Limits(ring_entries_max=50)) as gateway:
+            clients = [f"c{number}" for number in range(20)]
+            for number, name in enumerate(clients):
+                device = await connect(gateway.port, name, properties=properties)
+                await device.subscribe(p.Subscription(f"t/{number % 3}", 1))
+                await device.disconnect()
+            publisher = await connect(gateway.port, "publisher")
+            await publish_many(publisher, range(900))
+            devices = await asyncio.gather(
+                *[connect(gateway.port, name, clean=False, properties=properties) for name in clients]
+            )
+            found = await asyncio.gather(*[take(device, 300) for device in devices])
+            for number, payloads in enumerate(found):
+                assert payloads == list(range(number % 3, 900, 3))
+            for device in devices:
+                assert [one for one in await device.quiet() if type(one) is p.Publish] == []
+
+    asyncio.run(main())
+
+
 def test_a_subscription_that_begins_in_the_past(store):
     async def main():
         async with running(store, limits=Limits(ring_entries_max=50)) as gateway:

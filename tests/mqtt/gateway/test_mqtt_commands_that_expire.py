@@ -42,7 +42,7 @@ def test_a_device_without_a_session_gets_a_command_only_while_it_lasts(store, wa
         async with running(store) as gateway:
             await publish(gateway, store, COMMAND)
             assert counted(gateway) == (1, 0)
-            gateway._clock_ahead_ms += waited_ms
+            gateway.clock_ahead_ms += waited_ms
             device = await connect(gateway.port, "d7", properties=LASTING)
             await device.subscribe(p.Subscription("d/7/command", 2), properties=EARLIEST)
             await publish(gateway, store, LATER)
@@ -63,7 +63,7 @@ def test_a_device_whose_session_waits_gets_a_command_only_while_it_lasts(store, 
             await device.disconnect()
             await publish(gateway, store, COMMAND, LATER)
             assert counted(gateway) == (1, 0)
-            gateway._clock_ahead_ms += waited_ms
+            gateway.clock_ahead_ms += waited_ms
             device = await connect(gateway.port, "d7", clean=False, properties=LASTING)
             is_late = waited_ms > 60_000
             wanted = [b"later"] if is_late else [b"open", b"later"]
@@ -77,7 +77,7 @@ def test_a_retained_command_that_has_expired_reaches_no_later_subscriber(store):
     async def main():
         async with running(store) as gateway:
             await publish(gateway, store, COMMAND._replace(retain=True))
-            gateway._clock_ahead_ms += 61_000
+            gateway.clock_ahead_ms += 61_000
             device = await connect(gateway.port, "d7")
             await device.subscribe(p.Subscription("d/7/command", 2))
             assert await device.quiet() == []
@@ -108,7 +108,7 @@ def test_what_expires_before_a_group_without_a_connected_member_gets_it_is_count
             await device.subscribe(p.Subscription("$share/backends/d/#", 2))
             await device.disconnect()
             await publish(gateway, store, COMMAND, LATER)
-            gateway._clock_ahead_ms += 61_000
+            gateway.clock_ahead_ms += 61_000
             device = await connect(gateway.port, "d7", clean=False, properties=LASTING)
             assert (await device.receive()).payload == b"later"
             assert counted(gateway)[1] == 1

@@ -10,64 +10,13 @@ from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.ring import Ring
 from streamd.clients.mqtt.store.tailing import Tail, TailedLog
-from streamd.clients.topics.entry_ids import format_id, parse_id
+from streamd.clients.topics.entry_ids import parse_id
+from tests.mqtt.store.fake_store import Store, entries_of, log_of
 
 MIB = 2**20
-GENERATION = SimpleNamespace(number=1, shards=1)
 LARGE, SMALL = [b"t", b"t", b"p", bytes(MIB)], [b"t", b"t", b"p", b"1", b"c", b"d"]
 WITH_PROPERTIES = [b"t", b"t", b"p", b"", b"c", b"d", b"u:name", bytes(MIB)]
 NO_MESSAGE = [b"other", bytes(MIB)]
-
-
-class Store:
-    """Answers XREAD and XRANGE of streams of many entries; asked, sizes: of its replies, the newest last."""
-
-    def __init__(self, streams):
-        self.streams, self.asked, self.sizes = streams, [], []
-        self.client_id = 0
-
-    def send(self, packed, count, done):
-        words = packed.split(b"\r\n")[2::2]
-        keys_and_ids = words[words.index(b"STREAMS") + 1 :]
-        half = len(keys_and_ids) // 2
-        asked = int(words[words.index(b"COUNT") + 1])
-        found = [
-            [key, taken]
-            for key, start in zip(keys_and_ids[:half], keys_and_ids[half:], strict=True)
-            if (taken := self._after(key, start, asked))
-        ]
-        self._note(asked, [one for _, taken in found for one in taken])
-        if found or b"BLOCK" not in words:
-            asyncio.get_running_loop().call_soon(done, [found])
-
-    async def demand(self, *commands):
-        (_, key, start, _, _, asked), *_ = commands
-        found = self._after(key, start.lstrip("(").encode(), asked)
-        self._note(asked, found)
-        return found, None
-
-    def _after(self, key, start, count):
-        return [one for one in self.streams[key] if parse_id(one[0]) > parse_id(start)][:count]
-
-    def _note(self, asked, entries):
-        self.asked.append(asked)
-        self.sizes.append(sum(len(word) for _, fields in entries for word in fields))
-
-
-def log_of(keys):
-    generation = SimpleNamespace(number=1, shards=len(keys))
-    meta = SimpleNamespace(generation=lambda number: generation)
-    return SimpleNamespace(
-        name="log",
-        generation=generation,
-        handle=SimpleNamespace(meta=meta),
-        keys_of=lambda generation: keys,
-        trimmed_command=lambda generation, shard: ("HGET",),
-    )
-
-
-def entries_of(fields, first=1):
-    return [(format_id((first + number, 0)).encode(), one) for number, one in enumerate(fields)]
 
 
 async def read_by_tail(streams):
@@ -113,9 +62,9 @@ def test_readers_of_the_past_read_large_entries_a_few_at_a_time():
         def __init__(self):
             self.found = 0
 
-        def offer(self, entry):
-            self.found += 1
-            return True
+        def offer_all(self, entries):
+            self.found += len(entries)
+            return len(entries)
 
     async def main():
         streams = {b"k": entries_of([SMALL] * 3_000 + [LARGE] * 300)}
@@ -123,13 +72,13 @@ def test_readers_of_the_past_read_large_entries_a_few_at_a_time():
         end = Position(1, (parse_id(streams[b"k"][-1][0]),))
         tailed = TailedLog(log_of([b"k"]), end, Ring(end, 10, MIB))
         done = asyncio.Event()
-        replay = Replay(store, tailed, False, lambda reader: done.set(), print)
         reader = Reader()
+        replay = Replay(store, tailed, False, lambda log, topic: [reader], lambda reader: done.set(), print)
         replay.add(reader)
         await done.wait()
         await replay.close()
         assert reader.found == 3_300
-        assert max(store.asked) == 500
+        assert max(store.asked) == 2_000
         assert sum(size > 32 * MIB for size in store.sizes) <= 1  # where the small ones end
 
     asyncio.run(main())

@@ -47,6 +47,9 @@ def test_readers_find_what_is_there_and_are_told_where_they_fell_out(seed):
         for at in range(ring.first, ring.next + 1):
             assert ring.position_at(at) == positions[at]
             assert list(ring.from_number(at)) == entries[at:]
+            found = ring.number_at(positions[at])  # where the entries begin that were read together with the next one
+            assert at - 6 < found <= at
+            assert found == at or at < ring.next
         for reader, at in list(waiting.items()):
             if at < ring.first:
                 assert reader.position == positions[at]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -151,6 +151,26 @@ class Delivery:
         """Send a message to a session that is behind, if it subscribes to it; return False if there is no room."""
         target = self.receivers(entry.topic).get(session)
         return target is None or self._send(session, target, entry)
+
+    def offer_all(self, session: Session, entries: Sequence[Stored]) -> int:
+        """Offer messages in their order, until there is no room; return how many were taken, or not for the session."""
+        topic: bytes | None = None
+        target: Target | None = None
+        for number, entry in enumerate(entries):
+            if entry.topic != topic:
+                topic = entry.topic
+                target = self.receivers(topic).get(session)
+            if target is not None and not self._send(session, target, entry):
+                return number
+        return len(entries)
+
+    def behind(self, log: str, topic: bytes) -> list[Cursor]:
+        """Return how far the sessions have come that subscribe to a topic, and are behind in a log."""
+        return [
+            cursor
+            for session in self.receivers(topic)
+            if session.cursors is not None and (cursor := session.cursors.get(log)) is not None
+        ]
 
     def has_gone(self, session: Session, entry: Stored, lost_ms: int) -> bool:
         """Return whether a gateway that was killed may have sent a message that must not come twice, one of QoS 0.
@@ -376,18 +396,19 @@ class Delivery:
         """Let a session that has read from the store go on in the ring."""
         assert isinstance(reader, Cursor)
         reader.skip = reader.position
-        reader.number = reader.tailed.ring.first
+        reader.number = reader.tailed.ring.number_at(reader.position)
         self._advance(reader)
 
     def _advance(self, cursor: Cursor) -> None:
         ring = cursor.tailed.ring
         number = cursor.number
         if number is None:
-            if cursor.position.has_reached(ring.start):
-                self.replays[cursor.tailed.log.name].remove(cursor)  # it may be in the middle of a pass
-                cursor.skip, number = cursor.position, ring.first
+            replay = self.replays[cursor.tailed.log.name]
+            if not replay.is_crowd and cursor.position.has_reached(ring.start):
+                replay.remove(cursor)  # it may be in the middle of a pass
+                cursor.skip, number = cursor.position, ring.number_at(cursor.position)
             else:
-                self.replays[cursor.tailed.log.name].add(cursor)
+                replay.add(cursor)
                 return
         elif number < ring.next:
             ring.go_on(cursor, number)

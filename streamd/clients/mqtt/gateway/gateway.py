@@ -163,8 +163,9 @@ class Gateway:
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
             for log in self.logs.all:
                 tailed = await self.tail.open(log, self.limits.ring_entries_max, self.limits.ring_bytes_max)
-                self.delivery.replays[log.name] = Replay(
-                    self.history, tailed, self.has_search, self.delivery.caught_up, self.warn
+                delivery = self.delivery
+                delivery.replays[log.name] = Replay(
+                    self.history, tailed, self.has_search, delivery.behind, delivery.caught_up, self.warn
                 )
                 await self.retained.load(tailed)
             await self.shares.start()

@@ -47,11 +47,15 @@ class Cursor:
         """The filters of the session's own subscriptions."""
         return [one for one in self.session.subscriptions if not one.startswith("$share/")]
 
-    def offer(self, entry: Stored) -> bool:
-        """Send an entry, if it is the session's; return False if there is no room for it."""
-        if self.lost_ms and self.delivery.has_gone(self.session, entry, self.lost_ms):
-            return True
-        return self.delivery.offer(self.session, entry)
+    def offer_all(self, entries: Sequence[Stored]) -> int:
+        """Send entries that are the session's, until there is no room; return how many were taken or passed over."""
+        if not self.lost_ms:
+            return self.delivery.offer_all(self.session, entries)
+        for number, entry in enumerate(entries):
+            has_gone = self.delivery.has_gone(self.session, entry, self.lost_ms)
+            if not has_gone and not self.delivery.offer(self.session, entry):
+                return number
+        return len(entries)
 
     def missed(self, shard: int) -> None:
         """Note that the next entries were removed before they were read."""

@@ -1,5 +1,6 @@
 """How many entries a read asks for, so that a reply is not too large to hold."""
 
+from itertools import chain
 from typing import Any, Final
 
 _FIRST_BYTES: Final = 2**20  # of an entry, while none has come: the default of the largest packet
@@ -36,4 +37,4 @@ class AskedCount:
 
 def size_of(entries: list[Any]) -> int:
     """Return the bytes of the fields of entries as the store sends them."""
-    return sum(sum(map(len, fields)) for _, fields in entries if fields is not None)
+    return sum(map(len, chain.from_iterable([fields for _, fields in entries if fields is not None])))

@@ -1,6 +1,6 @@
 """The newest entries of a log, for sessions that are a little behind its tail."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -105,6 +105,14 @@ class Ring:
         """Return the entry with a number, which has to be here."""
         chunk = self._chunk_of(number)
         return chunk.entries[number - chunk.first]
+
+    def number_at(self, position: Position) -> int:
+        """Return the number of an entry before which a reader has seen all; its position is in the ring, or beyond."""
+        if position.has_reached(self.end):
+            return self.next
+        passed = bisect_left(self._chunks, True, key=lambda chunk: not position.has_reached(chunk.start))
+        assert passed
+        return self._chunks[passed - 1].first
 
     def position_at(self, number: int) -> Position:
         """Return the position of a reader that has seen all before a number, which has to be here."""
