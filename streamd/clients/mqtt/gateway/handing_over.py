@@ -82,7 +82,8 @@ class HandingOver:
         if run == gateway.run or not await gateway.ownership.is_alive(run):
             return True
         said = json.dumps({"client": client_id, "pointer": pointer.to_text()}, ensure_ascii=False)
-        began_s, looks = gateway.loop.time(), 0
+        working_s: float | None = None  # since when it is at work, and does not let go
+        looks = 0
         await gateway.link.demand(*_telling(run, said))
         while True:
             await asyncio.sleep(_LOOKS_S[min(looks, len(_LOOKS_S) - 1)])
@@ -92,8 +93,12 @@ class HandingOver:
                 return False
             if not await gateway.ownership.is_alive(run):
                 return True
-            # One that is stopped may go on at any time, until its lease is over.
-            if gateway.loop.time() - began_s > _PATIENCE_S and await gateway.ownership.is_at_work(run):
+            # One that is stopped may go on at any time, until its lease is over, and has its time from then on.
+            if not await gateway.ownership.is_at_work(run):
+                working_s = None
+            elif working_s is None:
+                working_s = gateway.loop.time()
+            elif gateway.loop.time() - working_s > _PATIENCE_S:
                 return True
 
     async def tell_of_me(self) -> None:
