@@ -435,7 +435,7 @@ def test_a_gateway_that_was_stopped_has_its_time_to_let_a_client_go_from_when_it
     async def main():
         async with two(store) as (one, other):
             one.handing_over._do = lambda said: None
-            await lasting(one)
+            older = await lasting(one)
             asked_s = []
 
             async def is_at_work(run):
@@ -445,6 +445,7 @@ def test_a_gateway_that_was_stopped_has_its_time_to_let_a_client_go_from_when_it
             other.ownership.is_at_work = is_at_work
             assert (await lasting(other)).connack.session_present
             assert asked_s[-1] - asked_s[0] > 0.3 + 0.2
+            older.close()
 
     asyncio.run(main())
 
