@@ -113,6 +113,7 @@ class Whole(Run):
         self.chance.shuffle(which)
         while (now := time.monotonic()) < ends:
             await pause(0.2)
+            self._keep_driver()
             if now > said + 10:
                 said = now
                 self.say(self._progress())
@@ -157,6 +158,7 @@ class Whole(Run):
         seen: list[str] = []
         while True:
             await pause(0.5)
+            self._keep_driver()
             seen = self.backend.readings()
             now = fleet.delivered, len(seen)
             is_whole = fleet.delivered >= count and readings.keys() <= set(seen)
@@ -187,11 +189,23 @@ class Whole(Run):
                 counts.update({f"{what} of {one.name}": times} if times else {})
         return Outcome(findings, self.record.faults, counts, await asyncio.to_thread(self._recognised), 0)
 
-    async def _within(self, seconds: float, what: str, reached: Callable[[], bool]) -> None:
+    async def _within(self, seconds: float, what: str, reached: Callable[[], bool], pause_s: float = 0.1) -> None:
         began = time.monotonic()
         while not reached():
             assert time.monotonic() - began < seconds, f"not within {seconds:.0f} s: {what}; {self._progress()}"
-            await pause(0.1)
+            self._keep_driver()
+            await pause(pause_s)
+
+    async def _until(self, what: str, reached: Callable[[], bool], pause_s: float = 0.05) -> None:
+        await self._within(QUIET_S, what, reached, pause_s)
+
+    def _keep_driver(self) -> None:
+        """Start the driver again when it has ended: its query cannot begin while a Python worker is killed."""
+        if self.driver is not None and self.driver.ended:
+            self.say(f"the driver has ended, and begins again: {self.driver.last_lines()[-200:]!r}")
+            self.counts["drivers that had ended"] += 1
+            self.counts[DRIVER] += 1
+            self._start_driver()
 
 
 def check_backend(messages: dict[str, Message], readings: Counter[str], seen: list[str]) -> list[Finding]:
