@@ -120,6 +120,8 @@ class Link(asyncio.Protocol):
     def forsake(self, when_left_open: Callable[[], None]) -> None:
         """Use it no more, as its client has another connection, and leave it to the broker to close it."""
         if self.is_open:
+            if not self._transport.is_closing():
+                self._transport.resume_reading()  # it may be held; the broker's end of it is to be seen
             self._end("its client has another connection")
             self._forsaken = asyncio.get_running_loop().call_later(FORSAKEN_S, self._leave, when_left_open)
 
