@@ -452,8 +452,5 @@ class Gateway:
 
 def peer_of(connection: Connection) -> str:
     """Return where a connection comes from."""
-    try:
-        peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
-    except AttributeError:  # uvloop asks the socket for it, which is gone once the connection is closed
-        peer = None
+    peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else connection.kind
