@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -30,7 +30,8 @@ help:
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
 	@echo "make mqtt-long   the MQTT gateway killed at each point, the standards on mosquitto, random histories, the demo"
-	@echo "make mqtt-chaos   1,000 devices, connections cut, gateway and server killed; ARGS=\"--store redis --seconds 300\""
+	@echo "make mqtt-chaos   1,000 devices that go from gateway to gateway, connections cut, two gateways and server killed; ARGS=\"--store redis --seconds 300\""
+	@echo "make mqtt-chaos-whole   10,000 devices whose readings a backend and Spark get, and Spark answers; all is killed"
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make chaos-cluster   masters of a Redis cluster are killed under a query; ARGS=\"--failovers 20\""
@@ -118,6 +119,9 @@ mqtt-long: set-up
 
 mqtt-chaos: set-up
 	@$(RUN) -m tests.mqtt.chaos $(ARGS)
+
+mqtt-chaos-whole: set-up
+	@$(RUN) -m tests.mqtt.chaos.whole $(ARGS)
 
 chaos: chaos-newest chaos-spark40
 

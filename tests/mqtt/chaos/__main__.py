@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--broker", metavar="HOST:PORT", help="another broker, without kills; or the word mosquitto")
     parser.add_argument("--plant", choices=FAULTS, help="a fault that a proxy adds, which has to be found")
     parser.add_argument("--directory", type=Path, help="for data and records (default: a new one, kept after a fault)")
+    parser.add_argument("--gateways", type=int, default=2, help="of the store (default: 2)")
     parser.add_argument("--gateway", default="", metavar="OPTIONS", help="further options of streamd mqtt")
     words = parser.parse_args()
     options = Options(
@@ -48,6 +49,7 @@ def main() -> int:
         words.broker,
         words.plant,
         gateway_options=tuple(words.gateway.split()),
+        gateways=words.gateways,
     )
     directory = words.directory or Path(tempfile.mkdtemp(prefix="mqtt-chaos-"))
     directory.mkdir(parents=True, exist_ok=True)

@@ -54,6 +54,8 @@ class Device:
         self._last_id = 0
         self._has_session = False
         self._wake = asyncio.Event()
+        self._hop: asyncio.Task[Link | None] | None = None  # a connection that is opened while there is one
+        self._patience_s = ANSWER_S
         self._answered_at = 0.0
         self._next_at = 0.0
 
@@ -64,37 +66,49 @@ class Device:
     async def run(self) -> None:
         """Publish until the world is over and each message has its answer."""
         while not (self._world.is_over and not self.in_flight):
-            link = await self._connect()
+            link = await self._next_link()
             if link is None:
                 await pause(self._chance.uniform(0.02, 0.5))
                 continue
             self._send_again(link)
             await self._publish(link)
-            await pause(self._chance.expovariate(10))
+            if self._hop is None:
+                await pause(self._chance.expovariate(10))
+        if self._hop is not None and (link := await self._next_link()) is not None:
+            link.disconnect()
 
-    def _event(self, what: str, key: str = "") -> None:
-        self._record.event(self.name, what, key, self.links)
+    def _event(self, what: str, key: str = "", link: int = 0) -> None:
+        self._record.event(self.name, what, key, link or self.links)
+
+    async def _next_link(self) -> Link | None:
+        """Return the connection that is being opened already, or a new one."""
+        hop, self._hop = self._hop, None
+        return await (self._connect() if hop is None else hop)
 
     async def _connect(self) -> Link | None:
         self.links += 1
+        number = self.links
         is_clean = not self.keeps_session
         expiry: dict[int, PropertyValue] = (
             {Property.SESSION_EXPIRY_INTERVAL: SESSION_EXPIRY_S} if self.version == 5 and not is_clean else {}
         )
         connect = Connect(self.version, self.name, is_clean, 0, properties=expiry)
         plan = None if self._world.is_over else random_plan(self._chance, self._world.packets_per_cut)
-        link, connack = await open_link(self._world.address, connect, self._receive, self._wake.set, plan, self._chance)
+        self._patience_s = self._world.patience_s(self._chance, ANSWER_S)
+        place = self._world.place(self._chance)
+        self._event(f"connects to port {place[1]}")
+        link, connack = await open_link(place, connect, self._receive, self._wake.set, plan, self._chance, number)
         if link is None or connack is None or connack.reason:
             why = "refused" if link is None else link.ended if connack is None else f"CONNACK {connack.reason:#04x}"
             self._record.counts[f"connecting: {why}"] += 1
-            self._event(f"no connection: {why}")
+            self._event(f"no connection: {why}", link=number)
             if link is not None:
                 link.break_off("no CONNACK of success")
             return None
-        self._event(f"connected, session present {int(connack.session_present)}")
+        self._event(f"connected, session present {int(connack.session_present)}", link=number)
         self._record.counts["connections of devices"] += 1
         if self.keeps_session and self._has_session and not connack.session_present:
-            self._record.fault(self.name, "the broker forgot the session", link=self.links)
+            self._record.fault(self.name, "the broker forgot the session", link=number)
         self._has_session = True
         self._window_now = min(self.window, _receive_maximum(connack))
         return link
@@ -107,7 +121,7 @@ class Device:
                 packet_id = self._free_id()
             self.in_flight[packet_id] = flight
             if flight.is_released:
-                self._event(f"PUBREL {packet_id} again", flight.message.key)
+                self._event(f"PUBREL {packet_id} again", flight.message.key, link.number)
                 link.send(Pubrel(packet_id))
             else:
                 self._send(link, packet_id, flight.message, dup=self.keeps_session)
@@ -120,7 +134,9 @@ class Device:
         if self.kind == NAMED:
             properties = {Property.USER_PROPERTY: (("iid", message.key),)}
         length = LENGTHS_BYTES[message.number % 4]
-        self._event(f"PUBLISH {packet_id} sent{', DUP' if dup else ''}, topic {message.topic}", message.key)
+        self._event(
+            f"PUBLISH {packet_id} sent{', DUP' if dup else ''}, topic {message.topic}", message.key, link.number
+        )
         payload = payload_of(message.key, length)
         link.send(Publish(message.topic.encode(), payload, self.qos, False, dup, packet_id, properties))
 
@@ -133,13 +149,24 @@ class Device:
     async def _publish(self, link: Link) -> None:
         """Publish at this device's times until the connection is over, or there is nothing left to do."""
         world = self._world
+        hops_at = world.hops_at(self._chance)
         while link.is_open:
             now = world.now()
+            if self._hop is None and now >= hops_at and not world.is_over:
+                self._event("connects although it is connected")
+                self._record.counts["hops of devices"] += 1
+                self._hop = asyncio.create_task(self._connect())
+                self._hop.add_done_callback(lambda _: self._wake.set())
+            elif self._hop is not None and self._hop.done():
+                if self._hop.result() is not None:
+                    link.forsake(lambda: world.judge_forsaken(self.name, link))
+                    break
+                self._hop, hops_at = None, world.hops_at(self._chance)
             if world.is_over and not self.in_flight:
                 link.disconnect()
                 break
-            if self.in_flight and now - self._answered_at > ANSWER_S:
-                self._record.counts[f"no answer within {ANSWER_S:.0f} s"] += 1
+            if self.in_flight and now - self._answered_at > self._patience_s:
+                self._record.counts[f"no answer within {self._patience_s:.0f} s"] += 1
                 link.break_off("no answer")
                 break
             if not world.is_over and len(self.in_flight) < self._window_now and now >= self._next_at:
@@ -149,9 +176,9 @@ class Device:
                 continue
             is_ready = not world.is_over and len(self.in_flight) < self._window_now
             await self._wait(max(0.0, self._next_at - now) if is_ready else 1.0)
-        self._event(f"connection over: {link.ended}")
+        self._event(f"connection over: {link.ended}", link=link.number)
         self._record.counts[f"over: {link.ended}"] += 1
-        world.judge_end(self.name, link, self.links)
+        world.judge_end(self.name, link, link.number)
 
     async def _wait(self, seconds: float) -> None:
         self._wake.clear()
@@ -174,21 +201,21 @@ class Device:
 
     def _receive(self, link: Link, packet: Packet) -> None:
         if not isinstance(packet, Puback | Pubrec | Pubcomp):
-            self._record.fault(self.name, f"{type(packet).__name__} to a publisher", link=self.links)
+            self._record.fault(self.name, f"{type(packet).__name__} to a publisher", link=link.number)
             return
         flight = self.in_flight.get(packet.packet_id)
         name = type(packet).__name__.upper()
         if flight is None:
-            self._record.fault(self.name, f"{name} {packet.packet_id}, which is not in flight", link=self.links)
+            self._record.fault(self.name, f"{name} {packet.packet_id}, which is not in flight", link=link.number)
             return
         key = flight.message.key
-        self._event(f"{name} {packet.packet_id} reason {packet.reason:#04x}", key)
+        self._event(f"{name} {packet.packet_id} reason {packet.reason:#04x}", key, link.number)
         self._answered_at = self._world.now()
         if isinstance(packet, Puback) != (self.qos == 1) or (isinstance(packet, Pubcomp) and not flight.is_released):
-            self._record.fault(self.name, f"{name} is the wrong answer", key, self.links)
+            self._record.fault(self.name, f"{name} is the wrong answer", key, link.number)
         if packet.reason >= 0x80 and not (isinstance(packet, Pubcomp) and packet.reason == 0x92):
             self._record.counts[f"refused: {name} {packet.reason:#04x}"] += 1
-            self._record.fault(self.name, f"refused with {name} {packet.reason:#04x}", key, self.links)
+            self._record.fault(self.name, f"refused with {name} {packet.reason:#04x}", key, link.number)
             del self.in_flight[packet.packet_id]
         elif isinstance(packet, Pubrec):
             # The message is the broker's from here on.

@@ -13,6 +13,7 @@ from streamd.clients.mqtt.codec.packets import Connack, Connect, Disconnect, Pac
 
 CONNECT_S = 15.0  # for CONNACK: a broker that starts, or whose store starts, takes some seconds
 SILENT_S = 4.0  # so long a dead peer keeps its connection open
+FORSAKEN_S = 25.0  # after which the broker has closed a connection whose client has another; it may have been stopped
 
 
 class Cut(Enum):
@@ -50,7 +51,8 @@ class Link(asyncio.Protocol):
     """One connection. `receive` is called for each packet that arrives behind CONNACK.
 
     connack: set when CONNACK has come, to None if the connection broke before. ended: why the connection is over for
-    its client, None while it is not; `on_end` is called then, once.
+    its client, None while it is not; `on_end` is called then, once. number: of the client's connections. is_left_open:
+    its client had forsaken it, and the broker has not closed it.
     """
 
     def __init__(
@@ -60,11 +62,14 @@ class Link(asyncio.Protocol):
         on_end: Callable[[], None],
         plan: Plan | None = None,
         chance: random.Random | None = None,
+        number: int = 0,
     ) -> None:
-        self.version = version
+        self.version, self.number = version, number
         self.plan = plan
         self.ended: str | None = None
         self.reason: int | None = None  # of the broker's DISCONNECT
+        self.is_left_open = False
+        self._forsaken: asyncio.TimerHandle | None = None
         self.fault: str | None = None  # what was wrong with the broker's bytes
         self.connack: asyncio.Future[Connack | None] = asyncio.get_running_loop().create_future()
         self._receive, self._on_end = receive, on_end
@@ -112,6 +117,19 @@ class Link(asyncio.Protocol):
             self._transport.close()
             self._end("DISCONNECT")
 
+    def forsake(self, when_left_open: Callable[[], None]) -> None:
+        """Use it no more, as its client has another connection, and leave it to the broker to close it."""
+        if self.is_open:
+            if not self._transport.is_closing():
+                self._transport.resume_reading()  # it may be held; the broker's end of it is to be seen
+            self._end("its client has another connection")
+            self._forsaken = asyncio.get_running_loop().call_later(FORSAKEN_S, self._leave, when_left_open)
+
+    def _leave(self, when_left_open: Callable[[], None]) -> None:
+        self.is_left_open = True
+        self._transport.abort()
+        when_left_open()
+
     def hold_reading(self, seconds: float) -> None:
         """Read nothing for so long, so that the broker's bytes stay in the network."""
         if self.is_open:
@@ -147,6 +165,8 @@ class Link(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # uvloop's are no subclasses
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._forsaken is not None:
+            self._forsaken.cancel()
         self._end("closed by the broker" if error is None else f"{type(error).__name__}")
 
     def data_received(self, data: bytes) -> None:
@@ -187,6 +207,7 @@ async def open_link(
     on_end: Callable[[], None],
     plan: Plan | None = None,
     chance: random.Random | None = None,
+    number: int = 0,
 ) -> tuple[Link | None, Connack | None]:
     """Return a connection and its CONNACK; without the latter where it broke before, without both where none was made.
 
@@ -194,7 +215,7 @@ async def open_link(
     """
     try:
         _, link = await asyncio.get_running_loop().create_connection(
-            lambda: Link(connect.version, receive, on_end, plan, chance), *address
+            lambda: Link(connect.version, receive, on_end, plan, chance, number), *address
         )
     except OSError:
         return None, None

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -37,7 +38,8 @@ class Killable:
     def __init__(self, directory: Path) -> None:
         self.directory, self.port = directory, free_port()
         directory.mkdir(parents=True, exist_ok=True)
-        self.kills = 0
+        self.kills = self.freezes = self.stops = 0
+        self.is_frozen = False
         self.failed_starts = 0
         self._errors = directory / f"{self.name}.err"
         self._process: subprocess.Popen[str] | None = None
@@ -78,8 +80,23 @@ class Killable:
         """Let the process end in an orderly way. Raises: TimeoutExpired."""
         assert self._process is not None
         self.check()
+        self.stops += 1
         self._process.terminate()
         self._process.wait(STOP_S)
+
+    def freeze(self) -> None:
+        """SIGSTOP: the process does nothing, and its connections stay open."""
+        assert self._process is not None
+        self.check()
+        self.freezes += 1
+        self.is_frozen = True
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+        self.is_frozen = False
 
     def stop(self) -> None:
         """End the process."""
@@ -132,7 +149,8 @@ class Gateway(Killable):
 
     name, ready = "gateway", "  ready"
 
-    def __init__(self, directory: Path, store: Killable, *options: str) -> None:
+    def __init__(self, directory: Path, store: Killable, *options: str, name: str = name) -> None:
+        self.name = name
         super().__init__(directory)
         self._store, self._options = store, options
 

@@ -20,6 +20,7 @@ from tests.mqtt.chaos.subscribers import Manner, Subscriber
 from tests.mqtt.chaos.world import World
 
 STARTED_S = 30.0
+FROZEN_S = (2.5, 9.0)  # a lease is 5 s, and a gateway waits for 2 s until another lets a client go
 ZONES = 10
 HISTORIES_MAX = 8
 WITNESS = "witness"
@@ -50,7 +51,8 @@ MEMBERS = (("share-a", CUT), ("share-b", Manner(packets_per_cut=200, away_s=3.0)
 class Options:
     """What a run is to be. rate: messages a second of all devices; broker: another one, "mosquitto" for one of its own.
 
-    kill_s: between two kills, on average. quiet_s: a run is over when nothing has come for so long.
+    gateways: of the store. kill_s: between two kills, on average. quiet_s: a run is over when nothing has come for so
+    long.
 
     plant: a fault of the proxy's; every: each so many.
     """
@@ -69,6 +71,7 @@ class Options:
     every: int = 50
     quiet_s: float = 45.0  # longer than the lease of an entry of a shared group, which is 30 s
     gateway_options: tuple[str, ...] = ()
+    gateways: int = 1
 
 
 @dataclass
@@ -112,6 +115,7 @@ class Chaos:
         self.killable: list[Killable] = []
         self.store: Killable | None = None
         self.chance = random.Random(options.seed)
+        self.gateways: list[Gateway] = []
         self.proxy: FaultyProxy | None = None
         self.devices: list[Device] = []
         self.subscribers: list[Subscriber] = []
@@ -121,10 +125,11 @@ class Chaos:
     async def run(self) -> Outcome:
         """Do it, and return what was found."""
         try:
-            address = await self._start()
+            address, *others = await self._start()
             has_kills = self.options.has_kills and self.options.broker is None
             world = World(self.record, address, self.options.seed, self.options.devices / self.options.rate, ZONES)
             world.is_gateway, world.has_kills = self.options.broker is None, has_kills
+            world.others = tuple(others)
             self._people(world)
             log = await self._let_live(world, has_kills)
             return self._judge(log, has_kills)
@@ -133,27 +138,29 @@ class Chaos:
                 process.stop()
             self.record.close()
 
-    async def _start(self) -> tuple[str, int]:
+    async def _start(self) -> list[tuple[str, int]]:
         options = self.options
         if options.broker is None:
             self.store = STORES[options.store](self.directory / options.store)
-            gateway = Gateway(self.directory / "gateway", self.store, *options.gateway_options)
-            self.killable = [self.store, gateway]
+            for number in range(1, options.gateways + 1):
+                name = f"gateway-{number}" if options.gateways > 1 else "gateway"
+                self.gateways.append(Gateway(self.directory / name, self.store, *options.gateway_options, name=name))
+            self.killable = [self.store, *self.gateways]
         elif options.broker == "mosquitto":
             self.killable = [Mosquitto(self.directory / "mosquitto")]
         for process in self.killable:
             await asyncio.to_thread(process.start)
         if self.killable:
-            address = ("127.0.0.1", self.killable[-1].port)
+            addresses = [("127.0.0.1", one.port) for one in self.gateways or self.killable]
         else:
             assert options.broker is not None
             host, _, port = options.broker.rpartition(":")
-            address = (host or "127.0.0.1", int(port))
+            addresses = [(host or "127.0.0.1", int(port))]
         if options.plant is not None:
-            self.proxy = FaultyProxy(address, options.plant, options.every, WITNESS)
+            self.proxy = FaultyProxy(addresses[0], options.plant, options.every, WITNESS)
             await self.proxy.start()
-            return ("127.0.0.1", self.proxy.port)
-        return address
+            addresses[0] = ("127.0.0.1", self.proxy.port)
+        return addresses
 
     def _people(self, world: World) -> None:
         """Make devices and subscribers."""
@@ -217,32 +224,51 @@ class Chaos:
     def _progress(self, seconds: float) -> str:
         acknowledged = sum(one.is_acknowledged for one in self.record.messages.values())
         delivered = sum(len(member) for one in self.record.received for member in one.members.values())
-        kills = ", ".join(f"{one.name} killed {one.kills}" for one in self.killable if one.kills)
+        kills = ", ".join(
+            f"{one.name} {done} {times}"
+            for one in self.killable
+            for done, times in (("killed", one.kills), ("frozen", one.freezes), ("drained", one.stops))
+            if times
+        )
         said = f"{seconds:4.0f} s: {len(self.record.messages):,} published, {acknowledged:,} acknowledged"
         return f"{said}, {delivered:,} delivered{'; ' if kills else ''}{kills}"
 
     async def _kill(self) -> None:
         """Kill one of the processes and start it again, and so on."""
-        while True:
+        thawing: set[asyncio.Task[None]] = set()
+        while not self.has_killed_enough.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.chance.uniform(0.5, 1.5) * self.options.kill_s):
                     await self.has_killed_enough.wait()
-                    return
-            chosen = {None: self.killable, "store": self.killable[:1], "gateway": self.killable[1:]}
-            which = chosen[self.options.only_kill]
-            # Now and then both at once, and now and then the gateway ends in an orderly way.
+                    break
+            gateways: list[Killable] = [one for one in self.gateways if not one.is_frozen]
+            stores = [one for one in self.killable if one not in self.gateways]
+            which = {None: stores + gateways, "store": stores, "gateway": gateways}[self.options.only_kill]
+            # Now and then all at once, and now and then a gateway ends in an orderly way, or does nothing for a while.
             draw = self.chance.random()
             killed = which if draw < 0.15 else [self.chance.choice(which)]
+            if draw > 0.7 and len(gateways) > 1 and killed[0] in gateways:
+                thawing.add(asyncio.create_task(self._freeze(killed[0])))
+                continue
             for process in killed:
-                if process.name == "gateway" and draw > 0.9:
-                    self.record.event("run", "the gateway is told to stop")
-                    self.record.counts["orderly stops of the gateway"] += 1
+                if process in gateways and (draw > 0.9 or (draw > 0.5 and len(self.gateways) > 1)):
+                    self.record.event("run", f"{process.name} is told to stop")
                     await asyncio.to_thread(process.terminate)
                 else:
                     self.record.event("run", f"kill -9 of {process.name}")
                     process.kill()
             await asyncio.gather(*(asyncio.to_thread(process.start) for process in killed))
             self.record.event("run", f"{' and '.join(one.name for one in killed)} there again")
+        await asyncio.gather(*thawing)
+
+    async def _freeze(self, process: Killable) -> None:
+        """Stop a gateway for longer than others wait for it to let a client go, often for longer than its lease."""
+        seconds = self.chance.uniform(*FROZEN_S)
+        self.record.event("run", f"SIGSTOP of {process.name} for {seconds:.1f} s")
+        process.freeze()
+        await pause(seconds)
+        process.thaw()
+        self.record.event("run", f"SIGCONT of {process.name}")
 
     async def _until_quiet(self, devices: list[asyncio.Task[None]]) -> None:
         """Wait until each device has its answers, or nothing was acknowledged for so long."""
@@ -319,6 +345,8 @@ class Chaos:
             "entries": len(log),
             "deliveries": sum(len(member) for one in self.record.received for member in one.members.values()),
             **{f"kills of {one.name}": one.kills for one in self.killable},
+            **{f"freezes of {one.name}": one.freezes for one in self.killable if one.freezes},
+            **{f"orderly stops of {one.name}": one.stops for one in self.killable if one.stops},
             **{f"starts of {one.name} that failed": one.failed_starts for one in self.killable if one.failed_starts},
             **dict(self.record.counts.most_common()),
         }

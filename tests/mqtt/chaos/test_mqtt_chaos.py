@@ -1,4 +1,4 @@
-"""Chaos in its short form: on both stores, and on mosquitto, where planted faults have to be found."""
+"""Chaos in its short forms: on both stores, with several gateways, and on mosquitto, where planted faults are found."""
 
 import pytest
 
@@ -8,7 +8,6 @@ from tests.mqtt.chaos.checker import DUPLICATED, LOST, REORDERED
 from tests.mqtt.chaos.processes import MOSQUITTO
 from tests.mqtt.chaos.run import Chaos, Options
 
-pytestmark = pytest.mark.long
 needs_mosquitto = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
 
 
@@ -16,15 +15,33 @@ def of_mosquitto(seconds, plant=None):
     return Options(seconds, devices=90, rate=180, broker="mosquitto", plant=plant, quiet_s=2.0)
 
 
-@pytest.mark.parametrize("store", ["streamd", "redis"])
-def test_nothing_is_lost_duplicated_or_reordered_while_everything_breaks(tmp_path, store, newest_redis):
-    outcome = run(Chaos(Options(20, devices=100, rate=100, store=store), tmp_path))
+def is_right(outcome, gateways):
+    """Fail with what was found; return how often gateways were killed, stopped for a while, or told to end."""
     assert outcome.is_good, (str(outcome), outcome.findings[:3], outcome.faults[:3], outcome.histories)
-    assert outcome.counts["kills of gateway"] > 0
+    names = [f"gateway-{number}" for number in range(1, gateways + 1)] if gateways > 1 else ["gateway"]
+    return sum(
+        outcome.counts.get(f"{what} of {name}", 0) for name in names for what in ("kills", "freezes", "orderly stops")
+    )
+
+
+def test_clients_hop_between_gateways_that_are_killed_and_nothing_is_lost_duplicated_or_reordered(tmp_path):
+    options = Options(6, devices=40, rate=60, gateways=2, only_kill="gateway", kill_s=1.5, seed=3)
+    outcome = run(Chaos(options, tmp_path))
+    assert is_right(outcome, 2) > 1
+    assert outcome.counts["hops of devices"] > 5
+    assert outcome.counts["acknowledged"] > 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("store", "gateways"), [("streamd", 1), ("streamd", 2), ("redis", 2)])
+def test_nothing_is_lost_duplicated_or_reordered_while_everything_breaks(tmp_path, store, gateways, newest_redis):
+    outcome = run(Chaos(Options(20, devices=100, rate=100, store=store, gateways=gateways), tmp_path))
+    assert is_right(outcome, gateways) > 0
     assert outcome.counts[f"kills of {store}"] > 0
     assert outcome.counts["acknowledged"] > 500
 
 
+@pytest.mark.long
 @needs_mosquitto
 def test_nothing_is_found_at_a_broker_that_is_right(tmp_path):
     outcome = run(Chaos(of_mosquitto(5), tmp_path))
@@ -42,6 +59,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.long
 @needs_mosquitto
 @pytest.mark.parametrize("fault", SHOWN)
 def test_a_planted_fault_is_found_with_the_history_of_its_message(tmp_path, fault):

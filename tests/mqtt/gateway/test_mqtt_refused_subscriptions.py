@@ -29,7 +29,8 @@ async def refusing(store, client_id="d"):
         await client.rename(key, aside)
         await client.set(key, "of another kind")
         yield
-        await client.rename(aside, key)
+        await client.delete(key)
+        await client.rename(aside, await data_key_of(client, client_id))
 
 
 async def come(gateway, version=5, clean=False):

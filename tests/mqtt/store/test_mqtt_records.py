@@ -91,7 +91,7 @@ def test_a_session_is_read_as_it_was_stored():
     record.positions = {"log": Position(2, ((1, 2), (3, 4)))}
     one = Subscribed("a b/+", 2, True, True, 7, since, True)
     commands = creation(record)
-    fields = [word if isinstance(word, bytes) else str(word).encode() for word in commands[-2]][2:]
+    fields = [word if isinstance(word, bytes) else str(word).encode() for word in commands[-3]][2:]
     place = Place("log", 2, 1, (9, 9))
     sent = Sent(3, Shared(place, "g"), State.PUBLISHED_2)
     fields += [b"s a b/+", one.to_text().encode(), b"i 3", flying_text(8, sent).encode()]

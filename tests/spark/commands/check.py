@@ -1,6 +1,6 @@
 """What is wrong with commands: each reading in the log has one in the log, and its device got that exactly once."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from tests.mqtt.chaos.checker import DUPLICATED, FOREIGN, LOG, LOST, Finding
@@ -37,11 +37,14 @@ def _of_log(messages: dict[str, Message], log: Sequence[Stored]) -> Iterator[Fin
 
 
 def _of_devices(log: Sequence[Stored], received: Sequence[Received]) -> Iterator[Finding]:
-    commands = _commands_in(log)
+    commands: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for place, count in _commands_in(log).items():
+        commands[place[0]][place] = count
     for one in received:
         deliveries = [delivery for member in one.members.values() for delivery in member]
-        wanted = Counter({place: count for place, count in commands.items() if place[0] == one.filter})
-        yield from _differences(wanted, Counter((delivery.topic, delivery.key) for delivery in deliveries), one.name)
+        yield from _differences(
+            commands[one.filter], Counter((delivery.topic, delivery.key) for delivery in deliveries), one.name
+        )
         for delivery in deliveries:
             if delivery.qos != 2:
                 yield Finding(FOREIGN, one.name, delivery.key, f"delivered with QoS {delivery.qos}")

@@ -165,7 +165,7 @@ class Connecting:
         if connection.is_closing:  # the client did not wait
             gateway.clients[client_id] = session
             session.connection = connection
-            self.left(connection, session)
+            gateway.leaving_clients.left(connection, session)
             return
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, is_present)
@@ -245,7 +245,7 @@ class Connecting:
                 gone = removal(record.client_id, pointer, record.user, [])
                 gateway.unwritten.write(record.client_id, pointer, gone)
             raise_faults(replies)
-            if replies[-1] is None:  # another gateway has begun one at the same time
+            if replies[-1] != pointer.to_text().encode():  # another gateway has begun one at the same time
                 gateway.tell_store([("UNLINK", record.key)])
                 raise _Moved
             session.has_record = True

@@ -409,11 +409,13 @@ class Gateway:
 
     async def look_for_lost(self) -> None:
         """Let go of the sessions that other gateways have taken while this one gave no sign. Raises: StoreFault."""
-        sessions = [one for one in self.clients.values() if one.pointer is not None]
+        # Those that have just left, too: what they sent before waits here, and their clients send it again elsewhere.
+        sessions = [one for one in (*self.clients.values(), *self.leaving.values()) if one.pointer is not None]
         for at in range(0, len(sessions), _LOOKS_AT_ONCE):
             some = sessions[at : at + _LOOKS_AT_ONCE]
             for session, whose in zip(some, await self.link.demand(*[one.look for one in some]), strict=True):
-                if self.noting.is_lost(session, whose):
+                has_left = session.connection is None and whose != session.mine and not isinstance(whose, Exception)
+                if has_left or self.noting.is_lost(session, whose):
                     self.publishing.drop(session.client_bytes)
 
     def hold_up(self) -> None:

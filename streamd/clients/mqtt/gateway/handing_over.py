@@ -3,7 +3,7 @@
 mqtt:told:<run>   list: messages of other gateways to one, in JSON; it expires
     client        whose connection is to be closed
     pointer       the pointer that its session has; no field for a client without a session in the store
-    since_ms      then, when the client has connected elsewhere
+    order         then, of the connection elsewhere: among several of one client the one of the highest number stays
     user          then, the user who has connected
     is_told       whether a line has told that the client connects again and again
     look          there is a gateway more, or less
@@ -21,6 +21,7 @@ from streamd.clients.mqtt.store.link import Link, StoreFault, Words
 from streamd.clients.mqtt.store.records import Pointer, pointer_key
 
 if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.connection import Connection
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.store.link import Target
 
@@ -30,6 +31,8 @@ _LOOKS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
 # A gateway that lives, and does not let go for so long, loses the session: what it still writes does not count.
 _PATIENCE_S: Final = 2.0
 _RETRY_S: Final = 0.2
+_ORDER: Final = "mqtt:connections"  # counts connections while there are several gateways
+_REMEMBERED: Final = 1_000
 
 
 class HandingOver:
@@ -38,6 +41,7 @@ class HandingOver:
     def __init__(self, gateway: Gateway, target: Target) -> None:
         self._gateway = gateway
         self.link = Link(target, "streamd-mqtt-told")
+        self._told: dict[str, int] = {}  # the numbers of connections elsewhere, by client; the newest last
 
     async def run(self) -> None:
         """Do as other gateways tell, again and again."""
@@ -60,13 +64,18 @@ class HandingOver:
                     self._gateway.warn(f"what another gateway tells was passed over: {error}")
 
     def _do(self, said: dict[str, Any]) -> None:
+        if "order" in said:
+            self._told.pop(said["client"], None)
+            self._told[said["client"]] = int(said["order"])
+            if len(self._told) > _REMEMBERED:
+                del self._told[next(iter(self._told))]
         session = self._gateway.clients.get(said["client"])
         if session is None or session.connection is None:
             return
         if "pointer" in said:
             if session.pointer is None or session.pointer.to_text() != said["pointer"]:
                 return
-        elif session.pointer is not None or self._gateway.store_ms(session.connection.since_s) > said["since_ms"]:
+        elif session.pointer is not None or session.connection.order > said["order"]:
             return
         elif session.user != said["user"]:
             return  # a client identifier belongs to the user who came first
@@ -88,7 +97,8 @@ class HandingOver:
         is_told = gateway.takeovers.note(client_id)
         words = {"client": client_id, "pointer": pointer.to_text(), "is_told": is_told}
         said = json.dumps(words, ensure_ascii=False)
-        began_s, looks = gateway.loop.time(), 0
+        working_s: float | None = None  # since when it is at work, and does not let go
+        looks = 0
         await gateway.link.demand(*_telling(run, said))
         while True:
             await asyncio.sleep(_LOOKS_S[min(looks, len(_LOOKS_S) - 1)])
@@ -98,8 +108,12 @@ class HandingOver:
                 return False
             if not await gateway.ownership.is_alive(run):
                 return True
-            # One that is stopped may go on at any time, until its lease is over.
-            if gateway.loop.time() - began_s > _PATIENCE_S and await gateway.ownership.is_at_work(run):
+            # One that is stopped may go on at any time, until its lease is over, and has its time from then on.
+            if not await gateway.ownership.is_at_work(run):
+                working_s = None
+            elif working_s is None:
+                working_s = gateway.loop.time()
+            elif gateway.loop.time() - working_s > _PATIENCE_S:
                 return True
 
     async def tell_of_me(self) -> None:
@@ -108,11 +122,19 @@ class HandingOver:
         if commands:
             await self._gateway.link.demand(*commands)
 
-    def tell_all(self, client_id: str, user: str | None) -> None:
-        """Let the other gateways close a connection of a client that has connected here, and has no session there."""
+    def is_overtaken(self, connection: Connection, client_id: str) -> bool:
+        """Return whether a client without a session has connected elsewhere while it was let in here."""
+        return 0 < connection.order < self._told.get(client_id, 0)
+
+    async def tell_all(self, connection: Connection, client_id: str, user: str | None) -> None:
+        """Let the other gateways close a connection of a client that connects here, and has no session there.
+
+        Raises: StoreFault.
+        """
         gateway = self._gateway
+        (connection.order,) = await gateway.link.demand(("INCR", _ORDER))
         is_told = gateway.takeovers.has_told(client_id)
-        words = {"client": client_id, "since_ms": gateway.now_ms(), "user": user, "is_told": is_told}
+        words = {"client": client_id, "order": connection.order, "user": user, "is_told": is_told}
         said = json.dumps(words, ensure_ascii=False)
         gateway.tell_store([one for run in gateway.ownership.peers for one in _telling(run, said)])
 

@@ -64,6 +64,7 @@ class Leaving:
             if not delay_s:
                 gateway.wills.publish(session.client_id, session.uid, will, session.will_name)
         commands: list[Words] = []
+        ending: list[Words] = []  # what lets go of the session
         if not session.expiry_s:
             session.is_ended = True
         is_noting = session.storing > 0 and bool(session.awaiting_keys)
@@ -71,10 +72,11 @@ class Leaving:
             gateway.counters.sessions_ended += 1
             if session.pointer is not None:
                 keys = self.awaiting_keys(session)
-                commands = removal(session.client_id, session.pointer, session.user, keys)
+                *commands, last = removal(session.client_id, session.pointer, session.user, keys)
+                ending = [last]
         elif session.pointer is not None:
             # A session that is over ends when its will is stored, and its messages with the notes of their identifiers.
-            commands = gateway.noting.changes(session, positions)
+            changes = gateway.noting.changes(session, positions)
             ends_ms = gateway.now_ms() + session.expiry_s * 1_000
             key = session.key
             words: list[bytes | str | int] = ["HSET", key, "ends_ms", ends_ms, "expiry_s", session.expiry_s]
@@ -89,8 +91,12 @@ class Leaving:
                 words += ["waiting", waiting_to_text(waiting)]
             else:
                 gone.append("waiting")
-            commands += [words, *([("HDEL", key, *gone)] if gone else []), ("ZADD", INDEX, ends_ms, session.client_id)]
-            commands.append(resting(session.client_id, session.pointer))
+            commands.append(("ZADD", INDEX, ends_ms, session.client_id))
+            changes += [words, *([("HDEL", key, *gone)] if gone else [])]
+            if session.storing:
+                commands += changes
+                changes = []
+            ending = resting(session.client_id, session.pointer, changes)
         session.connection = None
         connection.session = None
         pointer = session.pointer
@@ -98,13 +104,13 @@ class Leaving:
             return
         if session.storing:
             # Another gateway goes on with the session when all that its client has begun to publish is stored.
-            *commands, last = commands
-            gateway.spawn(self._let_go(session, pointer, last))
-        gateway.unwritten.write(session.client_id, pointer, commands)
+            gateway.spawn(self._let_go(session, pointer, ending))
+            ending = []
+        gateway.unwritten.write(session.client_id, pointer, [*commands, *ending])
 
-    async def _let_go(self, session: Session, pointer: Pointer, last: Words) -> None:
+    async def _let_go(self, session: Session, pointer: Pointer, ending: list[Words]) -> None:
         await self._gateway.until_stored(session)
-        self._gateway.unwritten.write(session.client_id, pointer, [last])
+        self._gateway.unwritten.write(session.client_id, pointer, ending)
 
     async def end(self, record: Record) -> bool:
         """End a session that the store has: its will goes out, and all that belongs to it is removed.

@@ -67,7 +67,7 @@ async def _take_some(gateway: Gateway, names: list[str], dead: set[str]) -> None
         if record is not None:
             await gateway.shares.finish(record)
             commands += _ending(record, gateway.now_ms())
-        commands.append(resting(client_id, pointer))
+        commands += resting(client_id, pointer, [])
     if commands:
         await gateway.link.demand(*commands)
 

@@ -6,8 +6,8 @@ mqtt:sessions                    sorted set: client identifiers by the time at w
 mqtt:wills                       sorted set: client identifiers by the time at which a will with a delay is published
 mqtt:user:{<user>}               set: the client identifiers of a user's sessions
 
-A gateway writes to the hash only while it owns the session. A gateway that takes a session from another owner raises
-the epoch: the hash gets another name, so that what the older owner still writes does not reach it.
+A gateway writes to the hash only while it owns the session. The epoch rises when it lets go, and when another gateway
+takes the session from it: the hash gets another name, so that what an older owner still writes does not reach it.
 
 version          of this layout, 2: a gateway refuses a later one, and takes up those of version 1
 uid              the session's own name; another session of the same client has another
@@ -32,6 +32,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -304,7 +305,10 @@ def will_from_text(text: bytes) -> Will:
 
 
 def creation(record: Record) -> list[Words]:
-    """Return the commands that write a new session; the index comes first, so that nothing is forgotten."""
+    """Return the commands that write a new session; the last reply is the pointer of the one that is there then.
+
+    The index comes first, so that nothing is forgotten.
+    """
     words: list[bytes | str | int] = ["HSET", record.key, "version", VERSION, "uid", record.uid]
     words += ["expiry_s", record.expiry_s]
     if record.user is not None:
@@ -316,7 +320,8 @@ def creation(record: Record) -> list[Words]:
     commands: list[Words] = [("ZADD", INDEX, "+inf", record.client_id)]
     if record.user is not None:
         commands.append(("SADD", user_key(record.user), record.client_id))
-    return [*commands, words, ("SET", pointer_key(record.client_id), record.pointer.to_text(), "NX")]
+    key = pointer_key(record.client_id)
+    return [*commands, words, ("SET", key, record.pointer.to_text(), "NX"), ("GET", key)]
 
 
 def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str]) -> list[Words]:
@@ -366,7 +371,22 @@ def taking_over(sessions: list[tuple[str, Pointer]], owner: str) -> Steps[list[t
     return [*first, *(yield from taking_over(sessions[half:], owner))]
 
 
-def resting(client_id: str, pointer: Pointer) -> Words:
-    """Return the command with which its owner lets go of a session."""
-    rest = Pointer(pointer.epoch, None)
-    return ("SET", pointer_key(client_id), rest.to_text(), "IFEQ", pointer.to_text())
+def resting(client_id: str, pointer: Pointer, changes: Iterable[Words]) -> list[Words]:
+    """Return the commands with which its owner lets go of a session, together with the last changes of its hash.
+
+    The epoch rises: the store may execute older writes once more, when it was killed before it had answered them. If
+    that happens to these, the session has moved on, and `misplaced` says what they have left beside it.
+    """
+    rest = Pointer(pointer.epoch + 1, None)
+    key, place, new_place = pointer_key(client_id), data_key(client_id, pointer.epoch), data_key(client_id, rest.epoch)
+    let_go: list[Words] = [("SET", key, rest.to_text(), "IFEQ", pointer.to_text()), ("RENAMENX", place, new_place)]
+    return [("MULTI",), *changes, *let_go, ("EXEC",)]
+
+
+def misplaced(client_id: str, pointer: Pointer, replies: list[Any]) -> list[str]:
+    """Return the keys of hashes that may be there of late writes, and that no session has."""
+    for reply in replies:
+        if type(reply) is list and len(reply) > 1 and reply[-2] is None:
+            epochs = (pointer.epoch, pointer.epoch + 1) if reply[-1] == 1 else (pointer.epoch,)
+            return [data_key(client_id, epoch) for epoch in epochs]
+    return []
