@@ -161,7 +161,7 @@ class Connecting:
             await gateway.until_stored(leaving)
         if client_id in gateway.unwritten:
             raise_faults(await gateway.unwritten.write_again(client_id))
-        session, is_present = await self._session(packet, client_id, rights)
+        session, is_present = await self._session(connection, packet, client_id, rights)
         if connection.is_closing:  # the client did not wait
             gateway.clients[client_id] = session
             session.connection = connection
@@ -169,17 +169,22 @@ class Connecting:
             return
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, is_present)
+        if session.pointer is None and gateway.handing_over.is_overtaken(connection, client_id):
+            connection.close(Reason.SESSION_TAKEN_OVER)
+            return
         gateway.shares.resume(session)
         if session.resending is not None or session.cursors is not None or session.retained:
             gateway.delivery.pump(session)
             gateway.shares.go_on(session)
         connection.go_on()
 
-    async def _session(self, packet: Connect, client_id: str, rights: ClientRights) -> tuple[Session, bool]:
+    async def _session(
+        self, connection: Connection, packet: Connect, client_id: str, rights: ClientRights
+    ) -> tuple[Session, bool]:
         """Return a session that this gateway owns, and whether it was there before. Raises: Refused; StoreFault."""
         for _ in range(_MOVES_MAX):
             try:
-                record = await self._own(packet, client_id, rights)
+                record = await self._own(connection, packet, client_id, rights)
                 if record is not None:
                     return await self._resume(packet, record, rights), True
                 return await self._new(packet, client_id, rights), False
@@ -187,7 +192,9 @@ class Connecting:
                 continue
         raise StoreFault(f"the session of client {client_id!r} does not rest")
 
-    async def _own(self, packet: Connect, client_id: str, rights: ClientRights) -> Record | None:
+    async def _own(
+        self, connection: Connection, packet: Connect, client_id: str, rights: ClientRights
+    ) -> Record | None:
         """Take the session that a client has, from the gateway that it was connected to if need be; None without one.
 
         Raises: Refused; StoreFault; _Moved.
@@ -196,7 +203,7 @@ class Connecting:
         record = parse_record(client_id, await gateway.finding.find(client_id))
         if record is None:
             if gateway.ownership.peers:
-                gateway.handing_over.tell_all(client_id, rights.username)
+                await gateway.handing_over.tell_all(connection, client_id, rights.username)
             return None
         if record.user != rights.username and not record.has_ended(gateway.now_ms()):
             raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {record.user!r}")

@@ -59,6 +59,7 @@ class Connection:
         "is_refused",
         "keep_alive_s",
         "kind",
+        "order",
         "packet_bytes_max",
         "peer",
         "session",
@@ -79,6 +80,7 @@ class Connection:
         self.heard_s = 0.0
         self.since_s = 0.0  # of its CONNECT, in Unix seconds
         self.keep_alive_s = 0.0
+        self.order = 0  # of several connections of one client at several gateways, the last has the highest
         self.due = self.flush_every = 0
         self.packet_bytes_max = _NO_LIMIT
         self.tells_problems = True

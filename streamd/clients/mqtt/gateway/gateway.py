@@ -229,10 +229,6 @@ class Gateway:
         """Return the store's time in Unix milliseconds."""
         return int(time.time() * 1_000) + self.clock_ahead_ms
 
-    def store_ms(self, time_s: float) -> int:
-        """Return a time of this machine as the store's, in Unix milliseconds."""
-        return int(time_s * 1_000) + self.clock_ahead_ms
-
     def owner_name(self) -> str:
         """Return a name for an owner of a session: this gateway, for one connection."""
         self._owners += 1
