@@ -12,7 +12,7 @@ import redis
 from streamd.clients.mqtt.gateway.ownership import LEASE_S
 from streamd.clients.mqtt.gateway.taking_up import take_up
 from streamd.clients.mqtt.store.link import StoreFault
-from streamd.clients.mqtt.store.records import INDEX, parse_record
+from streamd.clients.mqtt.store.records import INDEX, leaving_index, parse_record
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
@@ -133,7 +133,7 @@ class Chores:
             return
         record = parse_record(client_id, await gateway.finding.find(client_id))
         if record is None:
-            gateway.tell_store([("ZREM", INDEX, client_id)])
+            gateway.tell_store(leaving_index(client_id))
             return
         is_due = record.has_ended(gateway.now_ms()) and record.pointer.owner is None
         if is_due and await gateway.leaving_clients.end(record):

@@ -9,10 +9,10 @@ from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.store.link import StoreFault, Words
 from streamd.clients.mqtt.store.records import (
-    INDEX,
     WILLS,
     Pointer,
     Record,
+    indexing,
     is_taken,
     removal,
     resting,
@@ -86,7 +86,8 @@ class Leaving:
                 words += ["waiting", waiting_to_text(waiting)]
             else:
                 gone.append("waiting")
-            commands += [words, *([("HDEL", key, *gone)] if gone else []), ("ZADD", INDEX, ends_ms, session.client_id)]
+            commands += [words, *([("HDEL", key, *gone)] if gone else [])]
+            commands += indexing(session.client_id, ends_ms, is_application=session.is_application)
             commands.append(resting(session.client_id, session.pointer))
         session.connection = None
         connection.session = None
