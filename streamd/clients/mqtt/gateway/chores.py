@@ -22,6 +22,7 @@ _CHORES_S: Final = 1.0
 _CHECKPOINT_S: Final = 10.0
 _CLOCK_S: Final = 30.0
 _RETAIN_S: Final = 30.0
+_AWAY_S: Final = 30.0
 _ENDED_AT_ONCE: Final = 100
 
 
@@ -50,6 +51,7 @@ class Chores:
             (_CHECKPOINT_S, self._checkpoint),
             (_CLOCK_S, self.set_clock),
             (_RETAIN_S, self._retain),
+            (_AWAY_S, self._gateway.away.look),
         ):
             self._begin(seconds, chore)
         self._chores.append(self._gateway.loop.create_task(self._gateway.handing_over.run()))
