@@ -1,7 +1,7 @@
 """A session in words for people and programs, with the same names whether it comes from a gateway or the store."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ def _application(record: Record) -> dict[str, Any]:
     )
 
 
-def of_packs(packs: list[tuple[str, int, int | None, int]], subscriptions: Iterable[str]) -> dict[str, Any]:
+def of_packs(packs: Sequence[tuple[str, int, int | None, int]], subscriptions: Iterable[str]) -> dict[str, Any]:
     """Return an application's packs as an object of JSON.
 
     packs: the name of the shared subscription of each, an empty one for the client's own subscriptions; how many of its
