@@ -195,7 +195,7 @@ def whole(source: Source, client: bytes) -> Whole | None:
     # What every record has may be beyond the fields that were looked at.
     known = ("user", "expiry_s", "ends_ms", "will", "will_name", "kind")
     now, runs, size, values = source.ask_all([("TIME",), ("HGETALL", _GATEWAYS), ("HLEN", key), ("HMGET", key, *known)])
-    user, expiry_s, ends_ms, will, will_name, kind = needed(values)
+    user, expiry_s, ends_ms, will, will_name, kind_of_client = needed(values)
     if expiry_s is None:
         return None
     positions = {name[3:].decode(): at for name, at in fields.items() if name.startswith(b"at ")}
@@ -219,7 +219,7 @@ def whole(source: Source, client: bytes) -> Whole | None:
     if not found.left_out:
         filters = [name[2:] for name in fields if name.startswith(b"s ")]
         found.session = replace(found.session, reads_nothing=_reads_nothing(filters))
-    if kind == KIND:
+    if kind_of_client == KIND:
         application = _application(found.session, fields, logs, not found.left_out, found.now_ms)
         found.session = replace(found.session, application=application)
     return found
