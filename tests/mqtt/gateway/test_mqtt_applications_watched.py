@@ -11,7 +11,8 @@ from streamd.clients.mqtt.gateway.metrics import expose
 from streamd.clients.mqtt.store.logs import LogSettings
 from streamd.clients.mqtt.store.records import APPLICATIONS, INDEX
 from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, running
-from tests.mqtt.gateway.moved_packs import application, packing, publish_many
+from tests.mqtt.gateway.moved_packs import LASTING, application, packing, publish_many
+from tests.mqtt.gateway.test_mqtt_kill_points import Killable
 
 DAY_S = 86_400
 LEFT = "applications_retention_left_seconds_min"
@@ -147,6 +148,26 @@ def test_a_gateway_that_is_not_the_keeper_tells_nothing_of_those_away(store):
             for gateway in (one, other):
                 await gateway.away.look()
             assert (one.away.number, other.away.number) == (0, None)
+
+    asyncio.run(main())
+
+
+def test_an_application_of_a_gateway_that_was_killed_is_away(store):
+    async def main():
+        client = redis.asyncio.Redis.from_url(store)
+        gateway = Killable(store, "--application", "app")
+        try:
+            await gateway.start()
+            app = await connect(gateway.port, "app", properties=LASTING)
+            await app.subscribe(p.Subscription("t/+", 1))
+            await gateway.kill()
+            assert await client.zscore(APPLICATIONS, "app") == float("inf")
+            await gateway.start()
+            ends_ms = await client.zscore(INDEX, "app")
+            assert await client.zscore(APPLICATIONS, "app") == ends_ms < float("inf")
+        finally:
+            await gateway.kill()
+            await client.aclose()
 
     asyncio.run(main())
 
