@@ -88,11 +88,12 @@ def test_the_keeper_looks_at_applications_that_are_away(store):
             await gateway.away.look()
             found = await samples(gateway)
             assert DAY_S - 50 - WAIT_S < found[f"{LEFT}/mqtt/away"] <= DAY_S - 50
-            await application(gateway, client_id="app-1")
+            again = await application(gateway, client_id="app-1")
             await gateway.away.look()
             found = await samples(gateway)
             assert found["applications_away"] == 0
             assert f"{LEFT}/mqtt/away" not in found
+            again.close()
         await client.aclose()
 
     asyncio.run(main())

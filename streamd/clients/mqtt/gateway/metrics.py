@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.latency import Latency
 
 _ANSWER_S: Final = 2.0
+_SLICE: Final = 100  # applications between two turns of others
 _VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
 
 # The name of a counter -> (its metric, what it says).
@@ -193,8 +194,10 @@ async def _left_s(gateway: Gateway, found: Applied) -> dict[str, float]:
     if not found.sessions or not gateway.link.is_up:
         return {}
     unread = Unread(gateway)
-    for session in found.sessions:
+    for at, session in enumerate(found.sessions):
         unread.note_session(session)
+        if at % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
     try:
         return await asyncio.wait_for(unread.left_s(), _ANSWER_S)
     except (TimeoutError, StoreFault):
