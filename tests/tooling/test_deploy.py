@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from streamd.base.clock import Clock
+from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.options import add_gateway_options
 from streamd.configuration.layers import PREFIX
 from streamd.configuration.server_options import OPTIONS
@@ -20,8 +21,8 @@ from tests.unit.engine.test_survey import metrics
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").iterdir())
-# Words of the query language, and what Prometheus itself knows.
-OTHERS = {"up", "redis_up"}
+# Words of the query language, what Prometheus itself knows, and what a gateway tells half a minute after its start.
+OTHERS = {"up", "redis_up", "streamd_mqtt_applications_away"}
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,10 @@ def names() -> set[str]:
 def metrics_of_a_gateway() -> set[str]:
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(Clock()))
-        one = stack.enter_context(gateway(server.url, "--metrics-port", "0"))
-        stack.enter_context(one.client("c"))  # so that there are samples of listeners
+        one = stack.enter_context(gateway(server.url, "--metrics-port", "0", "--application", "c"))
+        lasting = {Property.SESSION_EXPIRY_INTERVAL: 60}
+        # So that there are samples of listeners and of applications.
+        stack.enter_context(one.client("c", properties=lasting)).subscribe("#")
         reply = stack.enter_context(urlopen(f"http://127.0.0.1:{one.ports['metrics']}/metrics", timeout=20))
         text = reply.read().decode()
     return set(re.findall(r"^(\w+)", text, re.MULTILINE))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamd.clients.topics import TopicFilter
-from streamd.clients.topics.filters import check_topic
+from streamd.clients.topics.filters import check_topic, names_for
 from tests.topics.mqtt_model import all_topics, matches
 
 LEVELS = ["", "a", "b", "$x", ".*"]
@@ -135,3 +135,25 @@ def test_a_topic_that_is_none_is_refused_with_the_place_of_the_fault(text, said)
 
 def test_the_longest_topic_is_taken():
     assert len(check_topic("ü" * 32_767 + "a")) == 65_535
+
+
+@pytest.mark.parametrize(
+    ("filter", "logs"),
+    [
+        ("#", ["plant", "rest"]),
+        ("plant/1", ["plant"]),
+        ("plant", ["plant"]),
+        ("plant/#", ["plant"]),
+        ("plants/1", ["rest"]),
+        ("+/1", ["plant", "rest"]),
+        ("a/b", ["named"]),
+        ("a/b/c", ["rest"]),
+        ("a/+", ["named", "rest"]),
+        ("$SYS/#", []),
+    ],
+)
+def test_the_logs_that_may_have_messages_for_a_filter(filter, logs):
+    some = {"plant": ["plant/#"], "rest": ["#"]}
+    if filter.startswith("a/"):
+        some["named"] = ["a/b"]
+    assert sorted(names_for(filter, some)) == logs

@@ -9,9 +9,10 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.session.outgoing import Sent, State
 from streamd.clients.mqtt.store.link import encode
 from streamd.clients.mqtt.store.positions import Place, Position
-from streamd.clients.mqtt.store.records import INDEX, Pointer, Record, Subscribed, creation, flying_text
+from streamd.clients.mqtt.store.records import INDEX, Pointer, Record, Subscribed, creation, flying_text, indexing
 from streamd.clients.topics import TopicLog
 from streamd.clients.ui import mqtt_logs, mqtt_retained, mqtt_sessions
+from streamd.clients.ui.mqtt_applications import Application, application_of
 from streamd.clients.ui.mqtt_logs import Lag, Log, Shard
 from streamd.clients.ui.source import Source
 from tests.ui.test_ui_pages import links, text_of
@@ -35,7 +36,8 @@ def keep(client: redis.Redis, record: Record, ends_ms: int | None = None) -> Non
         client.hset(record.key, f"s {one.filter}", one.to_text())
     if ends_ms is not None:
         client.hset(record.key, "ends_ms", ends_ms)
-        client.zadd(INDEX, {record.client_id: ends_ms})
+        for words in indexing(record.client_id, ends_ms, is_application=record.is_application):
+            client.execute_command(*words)
 
 
 def run_gateway(client: redis.Redis) -> None:
@@ -84,6 +86,72 @@ def test_a_session_that_reads_no_log_by_itself_is_not_behind(client, page, log):
         before = "mqtt: " if name == "reader" else ""
         assert re.search(rf"{name} anonymous away, ends in 1 min \d+ s {before}{behind}", seen)
         assert f"mqtt {behind}" in text_of(page.get(f"/mqtt/session?client={name}"))
+
+
+def test_backends_are_shown_with_what_they_have_to_get(client, page, log):
+    assert "No application has a session" in text_of(page.get("/mqtt?show=backends"))
+    run_gateway(client)
+    position = tail(client)
+    log.publish("a", b"1", publisher="p")
+    device = Record("device", expiry_s=600, positions={"mqtt": position})
+    keep(client, device, now_ms(client) + 70_000)
+    for name, pointer, ends_ms in (
+        ("away", Pointer(1, None), now_ms(client) + 50_000),
+        ("here", Pointer(1, "run.1"), None),
+    ):
+        record = Record(name, expiry_s=600, pointer=pointer, positions={"mqtt": position}, is_application=True)
+        record.subscriptions = {"#": Subscribed("#", 1)}
+        keep(client, record, ends_ms)
+        client.hset(record.key, "retries", '{"":2,"g":1}')
+        for number in (1, 2):
+            place = Place("mqtt", 1, 0, (now_ms(client) - 600_000, number))
+            client.hset(record.key, f"i {number}", flying_text(number, Sent(number, place, State.PUBLISHED_1)))
+    seen = text_of(page.get("/mqtt?show=backends"))
+    assert "Backends 2 Connected 1" in seen
+    assert "device" not in seen
+    assert re.search(r"away anonymous away, ends in \d+ s 2 2 49 min \d+ s mqtt: 1 message, ", seen)
+    assert re.search(r"here anonymous connected to here:1883 2 2 49 min \d+ s mqtt: at most 1 message, ", seen)
+    seen = text_of(page.get("/mqtt"))
+    assert re.search(r"away, ends in \d+ s application: 2 not acknowledged, 2 retries, retention left: 49 min", seen)
+    assert re.search(r"device anonymous away, ends in 1 min \d+ s no subscriptions", seen)
+    seen = text_of(page.get("/mqtt/session?client=away"))
+    assert "Kind application Not acknowledged 2 Retries 2 Retention left 49 min" in seen
+    assert "Kind" not in text_of(page.get("/mqtt/session?client=device"))
+
+
+def test_backends_come_in_pages(client, page, log):
+    for number in range(60):
+        keep(client, Record(f"b{number:02}", expiry_s=600, is_application=True), 2_000_000_000_000 + number)
+    (following,) = links(page.get("/mqtt?show=backends"), "next")
+    assert re.findall(r">(b\d\d)</a>", page.get(following).text) == [f"b{number}" for number in range(50, 60)]
+
+
+HOUR_MS = 3_600_000
+FLYING = b"1 1 mqtt 1 0 %d-0 "
+
+
+@pytest.mark.parametrize(
+    ("fields", "lag", "expected"),
+    [
+        ({b"s a": b"{}"}, Lag(0, True, None), Application(0, True, 0, HOUR_MS)),
+        ({b"s a": b"{}"}, Lag(2, True, 9_000_000), Application(0, True, 0, HOUR_MS - 1_000_000)),
+        ({b"s a": b"{}"}, Lag(2, True, 1_000), Application(0, True, 0, 0)),
+        ({b"s a": b"{}"}, None, Application(0, True, 0, None)),
+        ({b"s plant/a": b"{}"}, Lag(2, True, 9_000_000), Application(0, True, 0, None)),
+        ({b"s plant": b"{}"}, Lag(2, True, 9_000_000), Application(0, True, 0, None)),
+        ({b"s +/a": b"{}"}, Lag(2, True, 9_000_000), Application(0, True, 0, HOUR_MS - 1_000_000)),
+        ({b"s $share/g/a": b"{}"}, Lag(2, True, 9_000_000), Application(0, True, 0, None)),
+        ({b"i 1": FLYING % 8_000_000}, Lag(2, True, 9_000_000), Application(1, True, 0, HOUR_MS - 2_000_000)),
+        ({b"i 1": b"1 3 mqtt 1 0 8000000-0 "}, Lag(0, True, None), Application(1, True, 0, None)),
+        ({b"i 1": b"1 1 gone 1 0 8000000-0 "}, Lag(0, True, None), Application(1, True, 0, None)),
+        ({b"i 1": b"?", b"retries": b"["}, None, Application(1, True, 0, None)),
+        ({b"retries": b'{"": 3, "g": "x"}'}, None, Application(0, True, 3, None)),
+        ({b"retries": b"[]"}, None, Application(0, True, 0, None)),
+    ],
+)
+def test_what_the_retention_leaves_to_a_backend(fields, lag, expected):
+    logs = {"mqtt": Log("mqtt", {}, HOUR_MS), "plant": Log("plant", {}, HOUR_MS, ("plant/#",))}
+    assert application_of(fields, {"mqtt": lag}, logs, True, 10_000_000) == expected
 
 
 def test_ten_thousand_sessions_come_in_pages(client, page, log):
@@ -221,7 +289,13 @@ def test_no_page_asks_for_much_or_for_anything_that_changes_something(client, pa
     asked = []
     send = Source._send
     monkeypatch.setattr(Source, "_send", lambda self, requests: asked.extend(requests) or send(self, requests))
-    for address in ("/mqtt", "/mqtt/session?client=one", "/mqtt/retained", "/mqtt/retained?match=nothing"):
+    for address in (
+        "/mqtt",
+        "/mqtt?show=backends",
+        "/mqtt/session?client=one",
+        "/mqtt/retained",
+        "/mqtt/retained?match=nothing",
+    ):
         asked.clear()
         assert page.get(address).status_code == 200
         names = {request[0] for request in asked} - {"MULTI", "EXEC"}

@@ -10,12 +10,13 @@ import redis
 
 from streamd.clients.mqtt.gateway.ownership import GATEWAYS, Peer, lease_key
 from streamd.clients.mqtt.store.control import Request, answer_key
-from streamd.clients.mqtt.store.described import describe
+from streamd.clients.mqtt.store.described import RELEASED, describe
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.records import Found, Pointer, data_key, parse_record, pointer_key
 from streamd.clients.topics import administration
-from streamd.clients.topics.drivers import run
+from streamd.clients.topics.drivers import run as run_steps
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
+from streamd.clients.topics.filters import names_for
 
 _ANSWER_S: Final = 3
 _PAGE: Final = 500
@@ -83,16 +84,28 @@ def _place(one: Peer) -> str:
     return f"{one.name or one.run} (process {one.process} on {one.host.partition(' ')[0]})"
 
 
-def clients(store: redis.Redis, count: int, after: str, match: str) -> Iterator[Page]:
+def _names(store: redis.Redis) -> dict[str, str]:
+    """Return the names of the gateways by their runs, also of some that have ended."""
+    peers = [Peer.from_text(_bytes(text)) for text in store.hvals(GATEWAYS)]
+    return {one.run: one.name or one.run for one in peers}
+
+
+def clients(store: redis.Redis, count: int, after: str, match: str, *, applications: bool = False) -> Iterator[Page]:
     """Yield pages of the clients that are connected. count: at most so many clients; 0 for all.
+
+    applications: only those that are applications.
 
     Raises: NoGateway; NoAnswer.
     """
     left = count
     while True:
         size = min(left, _PAGE) if count else _PAGE
-        answers = ask(store, "clients", count=size, after=after, match=match)
-        found = sorted((one for said in answers for one in said["clients"]), key=lambda one: one["client"])
+        answers = ask(store, "clients", count=size, after=after, match=match, applications=applications)
+        names = _names(store)
+        every = ({**one, "gateway": names.get(said["gateway"])} for said in answers for one in said["clients"])
+        found = sorted(
+            (one for one in every if not applications or "application" in one), key=lambda one: one["client"]
+        )
         has_more = len(found) > size or any(said["more_after"] is not None for said in answers)
         found = found[:size]
         more_after = found[-1]["client"] if found and has_more else None
@@ -106,22 +119,27 @@ def clients(store: redis.Redis, count: int, after: str, match: str) -> Iterator[
 def session(store: redis.Redis, client_id: str) -> dict[str, Any] | None:
     """Return a session: of its gateway if the client is connected, else of the store; None without one.
 
-    lag: of each log, in messages and seconds; None for a log that does not exist any more.
+    lag: of each log, in messages and seconds; None for a log that does not exist any more. gateway: the name of the
+    one that owns the session. An application has retention_left_s, too.
 
     Raises: NoAnswer; NewerRecord.
     """
     said: dict[str, Any] | None = None
+    run: str | None = None
     try:
-        answers = ask(store, "session", client=client_id)
-        said = next((one["session"] for one in answers if one["is_connected"]), None)
+        for one in ask(store, "session", client=client_id):
+            if one["is_connected"]:
+                said, run = one["session"], one["gateway"]
     except NoGateway:
         pass
     found = said
     if found is None:
-        record = parse_record(client_id, _find(store, client_id))
+        place = _find(store, client_id)
+        record = parse_record(client_id, place)
         if record is None:
             return None
         found = describe(record)
+        run = None if place.pointer is None else place.pointer.run
     live = found.get("lag", {})
     lags: dict[str, Any] = {}
     for name, text in found["positions"].items():
@@ -129,7 +147,27 @@ def session(store: redis.Redis, client_id: str) -> dict[str, Any] | None:
             lags[name] = {**live.get(name, _NO_LAG), "is_exact": True}
         else:
             lags[name] = _lag(store, name, Position.from_text(text))
-    return {"client": client_id, "is_connected": said is not None, **found, "lag": lags}
+    if found.get("application") is not None:
+        found["application"]["retention_left_s"] = _left_s(store, found, lags)
+    gateway = None if run is None else _names(store).get(run, run)
+    return {"client": client_id, "is_connected": said is not None, "gateway": gateway, **found, "lag": lags}
+
+
+def _left_s(store: redis.Redis, found: dict[str, Any], lags: dict[str, Any]) -> float | None:
+    """Return how long the logs keep all that an application has to get or to acknowledge; None if it reads no log."""
+    metas = {
+        name: run_steps(store, administration.open_log(name)).meta for name, lag in lags.items() if lag is not None
+    }
+    filters = {name: meta.current.filters for name, meta in metas.items()}
+    own = [one["filter"] for one in found["subscriptions"] if not one["filter"].startswith("$share/")]
+    ages_s = {name: lags[name]["seconds"] for one in own for name in names_for(one, filters)}
+    now_s = store.time()[0]
+    for one in found["in_flight"]:
+        if one["log"] in metas and one["state"] != RELEASED:
+            age_s = now_s - parse_id(one["entry"])[0] / 1_000
+            ages_s[one["log"]] = max(ages_s.get(one["log"], 0.0), age_s)
+    left = [max(0.0, metas[name].retention_s - age_s) for name, age_s in ages_s.items()]
+    return round(min(left), 1) if left else None
 
 
 def _find(store: redis.Redis, client_id: str) -> Found:
@@ -154,9 +192,9 @@ def _lag(store: redis.Redis, name: str, position: Position) -> dict[str, Any] | 
 
     The messages are exact where is_exact says so, else they are estimated by the times of the entries around.
     """
-    if name not in run(store, administration.names()):
+    if name not in run_steps(store, administration.names()):
         return None
-    meta = run(store, administration.open_log(name)).meta
+    meta = run_steps(store, administration.open_log(name)).meta
     messages, is_exact, waiting_ms = 0, True, 0
     now_s, micro = store.time()
     now_ms = now_s * 1_000 + micro // 1_000

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 _COUNT: Final = 100
 _GATEWAY_COLUMNS: Final = ("GATEWAY", "RUN", "HOST", "PROCESS", "CLIENTS", "KEEPER")
+_NUMBERS: Final = ("SUBSCRIPTIONS", "IN FLIGHT", "NOT ACKNOWLEDGED", "RETRIES", "RETENTION LEFT")
+_APPLICATION_COLUMNS: Final = ("CLIENT", "USER", "GATEWAY", "NOT ACKNOWLEDGED", "RETRIES", "RETENTION LEFT", "LAG")
 _COLUMNS: Final = ("CLIENT", "USER", "ADDRESS", "VERSION", "CONNECTED SINCE", "SUBSCRIPTIONS", "IN FLIGHT", "LAG")
 
 Action = Callable[["redis.Redis", argparse.Namespace], str | None]  # returns what is wrong
@@ -22,6 +24,12 @@ def add_clients_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--after", default="", metavar="ID", help="those that follow this client")
     parser.add_argument("--match", default="", metavar="GLOB", help="those whose client identifier matches")
+    parser.add_argument(
+        "--applications",
+        action="store_true",
+        help="only applications: with their gateway, packs, retries, and the time until the retention removes what they"
+        " have to get",
+    )
 
 
 def clients(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
@@ -31,16 +39,18 @@ def clients(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
     if arguments.count < 0:
         return f"--count {arguments.count}: give the number of clients, or 0 for all"
     shown, last = 0, asking.Page([], 0, None)
-    for page in asking.clients(store, arguments.count, arguments.after, arguments.match):
+    row, columns = (_application_row, _APPLICATION_COLUMNS) if arguments.applications else (_row, _COLUMNS)
+    applications = arguments.applications
+    for page in asking.clients(store, arguments.count, arguments.after, arguments.match, applications=applications):
         if arguments.json:
             for one in page.clients:
                 print(json.dumps(one, ensure_ascii=False))
         else:
-            print("\n".join(_table([_row(one) for one in page.clients], has_head=not shown)))
+            print("\n".join(_table(columns, [row(one) for one in page.clients], has_head=not shown)))
         shown, last = shown + len(page.clients), page
     if not arguments.json:
         more = f"; more: --after '{shown_text(last.more_after)}'" if last.more_after is not None else ""
-        print(f"{shown:,} of {last.number:,} clients{more}")
+        print(f"{shown:,} of {last.number:,} {'applications' if applications else 'clients'}{more}")
     return None
 
 
@@ -53,8 +63,26 @@ def _row(one: dict[str, Any]) -> list[str]:
         one["since"],
         f"{one['subscriptions']:,}",
         f"{one['in_flight']:,}",
-        ", ".join(_behind(name, lag) for name, lag in one["lag"].items()) or "-",
+        _behind_all(one),
     ]
+
+
+def _application_row(one: dict[str, Any]) -> list[str]:
+    application = one["application"]
+    left_s = application["retention_left_s"]
+    return [
+        shown_text(one["client"]),
+        shown_text(one["user"] or "-"),
+        shown_text(one["gateway"] or "-"),
+        f"{application['unacknowledged']:,} of {application['taken'] or 0:,}",
+        f"{application['retries']:,}",
+        "-" if left_s is None else f"{left_s:,.0f} s",
+        _behind_all(one),
+    ]
+
+
+def _behind_all(one: dict[str, Any]) -> str:
+    return ", ".join(_behind(name, lag) for name, lag in one["lag"].items()) or "-"
 
 
 def _behind(name: str, lag: dict[str, Any]) -> str:
@@ -62,10 +90,10 @@ def _behind(name: str, lag: dict[str, Any]) -> str:
     return f"{name}: {messages}{lag['seconds']:,.1f} s"
 
 
-def _table(rows: list[list[str]], has_head: bool) -> list[str]:
-    lines = [list(_COLUMNS), *rows] if has_head else rows
-    widths = [max((len(line[at]) for line in lines), default=0) for at in range(len(_COLUMNS))]
-    numbers = (5, 6)
+def _table(columns: tuple[str, ...], rows: list[list[str]], has_head: bool) -> list[str]:
+    lines = [list(columns), *rows] if has_head else rows
+    widths = [max((len(line[at]) for line in lines), default=0) for at in range(len(columns))]
+    numbers = [at for at, name in enumerate(columns) if name in _NUMBERS]
     return [
         "  ".join(
             cell.rjust(width) if at in numbers else cell.ljust(width)
@@ -92,6 +120,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         _fact("user", shown_text(found["user"] or "(anonymous)")),
         _fact("connected", _connected(found)),
         _fact("expiry", f"{found['expiry_s']:,} seconds after the connection" + _ends(found)),
+        *_application_lines(found.get("application")),
     ]
     lines.append(_fact("subscriptions", f"{found['subscriptions_number']:,}"))
     lines += [f"  {shown_text(one['filter'])}  QoS {one['qos']}{_options(one)}" for one in found["subscriptions"]]
@@ -108,14 +137,33 @@ def _lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _application_lines(application: dict[str, Any] | None) -> list[str]:
+    if application is None:
+        return []
+    left_s = application["retention_left_s"]
+    left = "it reads no log by itself" if left_s is None else f"{left_s:,.0f} s, for what it has to get next"
+    lines = [_fact("kind", "application"), _fact("retention left", left)]
+    for one in application["packs"]:
+        taken = "" if one["taken"] is None else f" of {one['taken']:,}"
+        share = "" if one["share"] is None else f"share {shown_text(one['share'])}: "
+        text = f"{share}{one['unacknowledged']:,}{taken} not acknowledged, sent again {one['retries']:,} times"
+        lines.append(_fact("pack", text))
+    return lines
+
+
 def _fact(name: str, text: str) -> str:
     return f"{name:<14} {text}"
 
 
 def _connected(found: dict[str, Any]) -> str:
     if not found["is_connected"]:
-        return "no"
-    return f"since {found['since']}, from {found['address']} ({found['listener']}), MQTT {found['version']}"
+        # A gateway owns the session, and its client is not connected: it was killed, or writes the last notes.
+        return (
+            "no" if found["gateway"] is None else f"no; the session is that of gateway {shown_text(found['gateway'])}"
+        )
+    place = f"from {found['address']} ({found['listener']}), MQTT {found['version']}"
+    gateway = "" if found["gateway"] is None else f", at gateway {shown_text(found['gateway'])}"
+    return f"since {found['since']}, {place}{gateway}"
 
 
 def _ends(found: dict[str, Any]) -> str:

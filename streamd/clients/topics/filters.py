@@ -1,6 +1,7 @@
 """Topics, and the filters that match them as MQTT does."""
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 LENGTH_BYTES_MAX = 65_535  # MQTT has two bytes for the length of a topic
@@ -89,6 +90,22 @@ class TopicFilter:
 def parse_filter(text: str) -> TopicFilter:
     """Return the filter of a text; equal texts are parsed once. Raises: ValueError."""
     return TopicFilter(text)
+
+
+def names_for(filter: str, logs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the names of the logs that may have messages for a filter; logs: the filters of each.
+
+    A log with the filter `#` takes what no other log takes.
+    """
+    wanted = parse_filter(filter)
+    if any(_is_within(filter, one) for filters in logs.values() for one in filters if one != "#"):
+        logs = {name: filters for name, filters in logs.items() if "#" not in filters}
+    return [name for name, filters in logs.items() if any(wanted.overlaps(parse_filter(one)) for one in filters)]
+
+
+def _is_within(filter: str, other: str) -> bool:
+    """Return whether the text of a filter shows that each of its topics matches another one, too."""
+    return filter == other or (other.endswith("/#") and (filter == other[:-2] or filter.startswith(other[:-1])))
 
 
 def levels_of(text: str) -> tuple[str, ...]:

@@ -25,10 +25,15 @@ class Shard:
 
 @dataclass(frozen=True)
 class Log:
-    """A log at one moment: its generations, oldest first, each with the streams of its shards."""
+    """A log at one moment: its generations, oldest first, each with the streams of its shards.
+
+    retention_ms: None if it is not known. filters: of the topics that it takes.
+    """
 
     name: str
     generations: dict[int, list[Shard]]
+    retention_ms: int | None = None
+    filters: tuple[str, ...] = ("#",)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ def names(source: Source) -> list[str]:
 
 def look_at(source: Source, logs: list[str]) -> dict[str, Log]:
     """Return each log that can be read; the streams of all are of one moment. Raises: SourceError."""
-    layouts = {name: _layout(fields) for name, fields in zip(logs, _layouts(source, logs), strict=True)}
+    metas = dict(zip(logs, _metas(source, logs), strict=True))
+    layouts = {name: _layout(fields) for name, fields in metas.items()}
     wanted = [
         (name, number, f"{{{name}/{shard}}}:g{number}")
         for name, generations in layouts.items()
@@ -70,12 +76,31 @@ def look_at(source: Source, logs: list[str]) -> dict[str, Log]:
             unreadable.add(name)
             continue
         found.setdefault(name, {}).setdefault(number, []).append(_shard(pairs(reply)))
-    return {name: Log(name, generations) for name, generations in found.items() if name not in unreadable}
+    return {
+        name: Log(name, generations, _retention_ms(metas[name]), _filters(metas[name]))
+        for name, generations in found.items()
+        if name not in unreadable
+    }
 
 
-def _layouts(source: Source, logs: list[str]) -> list[dict[bytes, bytes]]:
+def _metas(source: Source, logs: list[str]) -> list[dict[bytes, bytes]]:
     requests: list[Request] = [("HGETALL", f"{{{name}}}:meta") for name in logs]
     return [pairs(reply) for reply in source.ask_all(requests)]
+
+
+def _retention_ms(fields: dict[bytes, bytes]) -> int | None:
+    text = fields.get(b"retention_s", b"")
+    return 1_000 * int(text) if text.isdigit() and len(text) < 20 else None
+
+
+def _filters(fields: dict[bytes, bytes]) -> tuple[str, ...]:
+    """Return the filters of a log's present generation."""
+    newest = max(_layout(fields), default=0)
+    try:
+        said = json.loads(fields.get(b"g%d" % newest, b""))["filters"]
+    except (ValueError, KeyError, TypeError):
+        return ("#",)
+    return tuple(map(str, said)) if isinstance(said, list) else ("#",)
 
 
 def _layout(fields: dict[bytes, bytes]) -> dict[int, int]:

@@ -18,7 +18,9 @@ class MqttPages:
     def sessions(self, request: Request) -> Response:
         """Show a page of the sessions."""
         start = _whole(request.query_params.get("from", ""))
-        return self._show.page("mqtt_sessions.html", page=mqtt_sessions.find(self._source, start), start=start)
+        show = "backends" if request.query_params.get("show") == "backends" else ""
+        page = mqtt_sessions.find(self._source, start, applications=bool(show))
+        return self._show.page("mqtt_sessions.html", page=page, start=start, show=show)
 
     def session(self, request: Request) -> Response:
         """Show a session."""

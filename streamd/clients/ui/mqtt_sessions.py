@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamd.clients.ui import mqtt_logs
+from streamd.clients.ui.mqtt_applications import KIND, Application, application_of
 from streamd.clients.ui.mqtt_logs import Lag, Log
 from streamd.clients.ui.source import Request, Source, needed, pairs
 from streamd.clients.ui.streams import ms_of
@@ -15,6 +16,7 @@ SCANNED = 500
 SCANS_MAX = 20
 LISTED_MAX = 500
 _INDEX = "mqtt:sessions"
+_APPLICATIONS = "mqtt:applications"
 _GATEWAYS = "mqtt:gateways"
 _STATES = {b"1": ("1", "PUBACK"), b"2": ("2", "PUBREC"), b"3": ("2", "PUBCOMP")}
 
@@ -33,7 +35,8 @@ class Session:
     """A session. ends_ms: None while its client is connected.
 
     reads_nothing: why its positions do not move, so that it is not behind; empty if they do, or that is not known.
-    gateway: the one that its client is connected to; empty for none, or one that does not run.
+    gateway: the one that its client is connected to; empty for none, or one that does not run. application: None for a
+    device.
     """
 
     client: bytes
@@ -44,6 +47,7 @@ class Session:
     positions: list[Position]
     reads_nothing: str = ""
     gateway: str = ""
+    application: Application | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -89,15 +93,19 @@ def are_there(source: Source) -> bool | None:
     return gateways > 0 or number > 0
 
 
-def find(source: Source, start: int) -> Page:
-    """Return a page of the sessions. start: the number of its first one. Raises: SourceError."""
+def find(source: Source, start: int, *, applications: bool = False) -> Page:
+    """Return a page of the sessions, or only of those of applications. start: the number of its first one.
+
+    Raises: SourceError.
+    """
+    index = _APPLICATIONS if applications else _INDEX
     replies = source.ask_all(
         [
             ("TIME",),
             ("HGETALL", _GATEWAYS),
-            ("ZCARD", _INDEX),
-            ("ZCOUNT", _INDEX, "+inf", "+inf"),
-            ("ZRANGE", _INDEX, start, start + SESSIONS_PER_PAGE - 1),
+            ("ZCARD", index),
+            ("ZCOUNT", index, "+inf", "+inf"),
+            ("ZRANGE", index, start, start + SESSIONS_PER_PAGE - 1),
         ]
     )
     now, runs, number, connected, clients = (needed(reply) for reply in replies)
@@ -105,16 +113,19 @@ def find(source: Source, start: int) -> Page:
     pointers = _pointers(source, clients)
     names = mqtt_logs.names(source) if clients else []
     logs = mqtt_logs.look_at(source, names)
-    wanted = ["user", "expiry_s", "ends_ms", "will_name", *(f"at {name}" for name in names)]
+    wanted = ["user", "expiry_s", "ends_ms", "will_name", "kind", *(f"at {name}" for name in names)]
     requests: list[Request] = [("HMGET", _key(client, pointer), *wanted) for client, pointer in pointers.items()]
-    sessions = []
+    sessions, backends = [], set()
     for client, reply in zip(pointers, source.ask_all(requests), strict=True):
-        user, expiry_s, ends_ms, will, *at = needed(reply)
+        user, expiry_s, ends_ms, will, kind, *at = needed(reply)
         if expiry_s is not None:  # else it has ended meanwhile
             positions = {name: one for name, one in zip(names, at, strict=True) if one is not None}
             one = _session(client, user, expiry_s, ends_ms, will, positions, logs)
             sessions.append(replace(one, gateway=_gateway_of(pointers[client], gateways)))
+            if kind == KIND:
+                backends.add(client)
     sessions = _with_reasons(source, sessions, pointers)
+    sessions = _with_applications(source, sessions, backends, pointers, logs, ms_of(now))
     following = start + SESSIONS_PER_PAGE
     return Page(
         sessions, number, connected, sorted(gateways.values()), following if following < number else 0, ms_of(now)
@@ -133,6 +144,32 @@ def _with_reasons(source: Source, sessions: list[Session], pointers: dict[bytes,
         if cursor == b"0":  # else there are more than were looked at
             reasons[one.client] = _reads_nothing([name[2:] for name in pairs(fields)])
     return [replace(one, reads_nothing=reasons.get(one.client, "")) for one in sessions]
+
+
+def _with_applications(
+    source: Source,
+    sessions: list[Session],
+    backends: set[bytes],
+    pointers: dict[bytes, bytes],
+    logs: dict[str, Log],
+    now_ms: int,
+) -> list[Session]:
+    """Return the sessions, and of applications what they have to get. backends: the applications among them."""
+    looked_at = [one for one in sessions if one.client in backends]
+    requests: list[Request] = [
+        ("HSCAN", _key(one.client, pointers[one.client]), 0, "COUNT", SCANNED) for one in looked_at
+    ]
+    found = {}
+    for one, reply in zip(looked_at, map(needed, source.ask_all(requests)), strict=True):
+        cursor, fields = reply
+        found[one.client] = _application(one, pairs(fields), logs, cursor == b"0", now_ms)
+    return [replace(one, application=found.get(one.client)) for one in sessions]
+
+
+def _application(
+    session: Session, fields: dict[bytes, bytes], logs: dict[str, Log], is_whole: bool, now_ms: int
+) -> Application:
+    return application_of(fields, {at.log: at.lag for at in session.positions}, logs, is_whole, now_ms)
 
 
 def _reads_nothing(filters: list[bytes]) -> str:
@@ -156,9 +193,9 @@ def whole(source: Source, client: bytes) -> Whole | None:
     if not fields:
         return None
     # What every record has may be beyond the fields that were looked at.
-    known = ("user", "expiry_s", "ends_ms", "will", "will_name")
+    known = ("user", "expiry_s", "ends_ms", "will", "will_name", "kind")
     now, runs, size, values = source.ask_all([("TIME",), ("HGETALL", _GATEWAYS), ("HLEN", key), ("HMGET", key, *known)])
-    user, expiry_s, ends_ms, will, will_name = needed(values)
+    user, expiry_s, ends_ms, will, will_name, kind_of_client = needed(values)
     if expiry_s is None:
         return None
     positions = {name[3:].decode(): at for name, at in fields.items() if name.startswith(b"at ")}
@@ -182,6 +219,9 @@ def whole(source: Source, client: bytes) -> Whole | None:
     if not found.left_out:
         filters = [name[2:] for name in fields if name.startswith(b"s ")]
         found.session = replace(found.session, reads_nothing=_reads_nothing(filters))
+    if kind_of_client == KIND:
+        application = _application(found.session, fields, logs, not found.left_out, found.now_ms)
+        found.session = replace(found.session, application=application)
     return found
 
 

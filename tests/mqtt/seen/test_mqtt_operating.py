@@ -56,6 +56,7 @@ def test_clients_are_listed_with_what_is_known_of_them(running, do):
         ann = found["ann-7"]
         assert ann.pop("address").startswith("127.0.0.1:")
         assert ann.pop("since").endswith("Z")
+        assert ann.pop("gateway") == f"127.0.0.1:{running.ports['mqtt']}"
         assert ann == {
             "client": "ann-7", "user": "ann", "listener": "mqtt", "version": "5", "subscriptions": 2, "in_flight": 1,
             "lag": {},

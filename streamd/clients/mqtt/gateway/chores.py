@@ -12,7 +12,7 @@ import redis
 from streamd.clients.mqtt.gateway.ownership import LEASE_S
 from streamd.clients.mqtt.gateway.taking_up import take_up
 from streamd.clients.mqtt.store.link import StoreFault
-from streamd.clients.mqtt.store.records import INDEX, parse_record
+from streamd.clients.mqtt.store.records import INDEX, leaving_index, parse_record
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
@@ -22,6 +22,7 @@ _CHORES_S: Final = 1.0
 _CHECKPOINT_S: Final = 10.0
 _CLOCK_S: Final = 30.0
 _RETAIN_S: Final = 30.0
+_AWAY_S: Final = 30.0
 _ENDED_AT_ONCE: Final = 100
 
 
@@ -50,6 +51,7 @@ class Chores:
             (_CHECKPOINT_S, self._checkpoint),
             (_CLOCK_S, self.set_clock),
             (_RETAIN_S, self._retain),
+            (_AWAY_S, self._gateway.away.look),
         ):
             self._begin(seconds, chore)
         self._chores.append(self._gateway.loop.create_task(self._gateway.handing_over.run()))
@@ -133,7 +135,7 @@ class Chores:
             return
         record = parse_record(client_id, await gateway.finding.find(client_id))
         if record is None:
-            gateway.tell_store([("ZREM", INDEX, client_id)])
+            gateway.tell_store(leaving_index(client_id))
             return
         is_due = record.has_ended(gateway.now_ms()) and record.pointer.owner is None
         if is_due and await gateway.leaving_clients.end(record):

@@ -17,6 +17,8 @@ from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing, Sent
 from streamd.clients.mqtt.store.link import StoreFault, Words
 from streamd.clients.mqtt.store.records import (
+    APPLICATION,
+    APPLICATIONS,
     INDEX,
     WILLS,
     Flying,
@@ -26,6 +28,7 @@ from streamd.clients.mqtt.store.records import (
     Record,
     Shared,
     creation,
+    indexing,
     parse_record,
     removal,
     user_key,
@@ -242,6 +245,7 @@ class Connecting:
         record = Record(client_id, user=rights.username, expiry_s=self._expiry_of(packet), pointer=pointer)
         session = Session(record, rights)
         self._take_will(session, record, packet)
+        record.is_application = session.is_application = gateway.packing.takes(packet, session)
         if record.expiry_s or record.will is not None:
             await self._check_number(record)
             record.positions = {name: replay.tailed.position for name, replay in gateway.delivery.replays.items()}
@@ -294,20 +298,27 @@ class Connecting:
             words += ["will", will_to_text(record.will), "will_name", record.will_name]
         else:
             gone += ["will", "will_name"]
+        session.is_application = gateway.packing.takes(packet, session)
+        if session.is_application:
+            words += ["kind", APPLICATION]
+        index = indexing(record.client_id, "+inf", is_application=session.is_application)
         awaiting = gateway.leaving_clients.awaiting_keys(session)
         lost: list[int] = []
         elsewhere = await gateway.shares.take_up(record)
         entries = await self.entries_of(record.in_flight)
         commands: list[Words] = [
             words,
-            ("ZADD", INDEX, "+inf", record.client_id),
+            *index,
             *[("HKEYS", key) for key in awaiting],
         ]
         replies = await gateway.link.ask(*commands)
         raise_faults(replies)
         # Not with them: a full store refuses only what adds something.
-        gateway.tell_store([("HDEL", record.key, *gone), ("ZREM", WILLS, record.client_id)])
-        for key, found in zip(awaiting, replies[2:], strict=True):
+        less: list[Words] = [("HDEL", record.key, *gone), ("ZREM", WILLS, record.client_id)]
+        if record.is_application and not session.is_application:
+            less += [("HDEL", record.key, "kind"), ("ZREM", APPLICATIONS, record.client_id)]
+        gateway.tell_store(less)
+        for key, found in zip(awaiting, replies[1 + len(index) :], strict=True):
             for packet_id in found:
                 if session.awaiting_keys is None:
                     session.awaiting_keys = {}

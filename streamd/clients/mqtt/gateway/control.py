@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.gateway import peer_of
 from streamd.clients.mqtt.gateway.survey import lag_ms_of
+from streamd.clients.mqtt.gateway.unread import left_s_of
 from streamd.clients.mqtt.store.control import CONTROL, REQUEST_MS_MAX, REQUESTS_MAX, Request, answer, parse_request
-from streamd.clients.mqtt.store.described import describe, moment
+from streamd.clients.mqtt.store.described import describe, moment, of_packs
 from streamd.clients.mqtt.store.link import StoreFault
 from streamd.clients.mqtt.store.records import Record
 from streamd.clients.topics.entry_ids import BEGIN, Id, format_id, parse_id
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.gateway.session import Session
+    from streamd.clients.mqtt.session.packs import Pack
 
 _LOOK_S: Final = 0.5
 _AT_ONCE: Final = REQUESTS_MAX  # requests of one look: all that there can be
@@ -104,7 +106,10 @@ class Control:
         after, match = str(said.get("after") or ""), str(said.get("match") or "")
         count = said.get("count")
         count = min(max(count, 1), _PAGE_MAX) if isinstance(count, int) else _PAGE_MAX
-        names = list(self._gateway.clients)
+        clients = self._gateway.clients
+        names = list(clients)
+        if said.get("applications") is True:
+            names = [name for name, session in clients.items() if session.pack is not None]
         first: list[str] = []
         matching = 0
         for at in range(0, len(names), _SLICE):
@@ -123,7 +128,7 @@ class Control:
         return {"clients": found, "number": matching, "more_after": more}
 
     def _client(self, session: Session, connection: Connection) -> dict[str, Any]:
-        return {
+        said = {
             "client": session.client_id,
             "user": session.user,
             **_connection(connection),
@@ -131,6 +136,11 @@ class Control:
             "in_flight": 0 if session.outgoing is None else len(session.outgoing),
             "lag": self._lag(session),
         }
+        if session.pack is not None:
+            application = {**_packs(session, session.pack), "retention_left_s": left_s_of(self._gateway, session)}
+            del application["packs"]
+            said["application"] = application
+        return said
 
     def _lag(self, session: Session) -> dict[str, Any]:
         """Return the logs in which a session is behind the tail: for how long, and by how many messages, if known."""
@@ -162,8 +172,15 @@ class Control:
             **_connection(connection),
             "keep_alive_s": round(connection.keep_alive_s / 1.5),
             "is_application": session.pack is not None,
+            "application": None if session.pack is None else _packs(session, session.pack),
             "lag": self._lag(session),
         }
+
+
+def _packs(session: Session, pack: Pack) -> dict[str, Any]:
+    packs = {"": pack, **(session.share_packs or {})}
+    said = [(name, one.unacknowledged, one.taken, one.retries) for name, one in packs.items()]
+    return of_packs(said, session.subscriptions)
 
 
 def _connection(connection: Connection) -> dict[str, Any]:

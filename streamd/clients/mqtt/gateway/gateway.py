@@ -17,6 +17,7 @@ import redis.asyncio
 from streamd.clients.mqtt.access import Access, ClientRights, Rights
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.applications import Applications
+from streamd.clients.mqtt.gateway.away import Away
 from streamd.clients.mqtt.gateway.chores import Chores
 from streamd.clients.mqtt.gateway.client_locks import ClientLocks
 from streamd.clients.mqtt.gateway.connecting import Connecting
@@ -136,6 +137,7 @@ class Gateway:
         self._owners = 0
         self.clock_ahead_ms = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.away = Away(self)
         self.chores = Chores(self)
         self._logged = (0, 0)
         self._is_stopping = False

@@ -11,10 +11,10 @@ from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.store.link import StoreFault, Words
 from streamd.clients.mqtt.store.records import (
-    INDEX,
     WILLS,
     Pointer,
     Record,
+    indexing,
     removal,
     resting,
     taking,
@@ -91,7 +91,7 @@ class Leaving:
                 words += ["waiting", waiting_to_text(waiting)]
             else:
                 gone.append("waiting")
-            commands.append(("ZADD", INDEX, ends_ms, session.client_id))
+            commands += indexing(session.client_id, ends_ms, is_application=session.is_application)
             changes += [words, *([("HDEL", key, *gone)] if gone else [])]
             if session.storing:
                 commands += changes

@@ -10,7 +10,9 @@ from prometheus_client import Metric, ProcessCollector, generate_latest
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from streamd.clients.mqtt.gateway.survey import Survey, survey
+from streamd.clients.mqtt.gateway.survey import Applied, Survey, survey
+from streamd.clients.mqtt.gateway.unread import Unread
+from streamd.clients.mqtt.store.link import StoreFault
 from streamd.clients.mqtt.store.records import INDEX
 from streamd.clients.mqtt.version import VERSION
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.latency import Latency
 
 _ANSWER_S: Final = 2.0
+_SLICE: Final = 100  # applications between two turns of others
 _VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
 
 # The name of a counter -> (its metric, what it says).
@@ -69,6 +72,7 @@ async def expose(gateway: Gateway) -> bytes:
     """Return the metrics of this moment."""
     found = await survey(gateway)
     families = [*_of_gateway(gateway), *_of_clients(found), *_of_store(gateway, await _sessions(gateway))]
+    families += _of_applications(gateway, found.applications, await _left_s(gateway, found.applications))
     return generate_latest(_Families([*families, *ProcessCollector(registry=None).collect()]))
 
 
@@ -137,6 +141,34 @@ def _of_clients(found: Survey) -> Iterator[Metric]:
         yield _family(name, "gauge", text, *((labels, value(one)) for labels, one in behind))
 
 
+def _of_applications(gateway: Gateway, found: Applied, left_s: dict[str, float]) -> Iterator[Metric]:
+    yield _gauge("applications", "Connected clients that are applications.", len(found.sessions))
+    yield _gauge(
+        "applications_unacknowledged", "Messages in their packs that are not acknowledged.", found.unacknowledged
+    )
+    yield _gauge(
+        "applications_retries_max", "How often the pack that was sent again most often was sent again.", found.retries
+    )
+    yield _gauge(
+        "applications_lag_seconds_max",
+        "For how long at most the next message of one of them has waited for it.",
+        found.lag_ms / 1_000,
+    )
+    away = gateway.away
+    if away.number is not None:
+        yield _gauge("applications_away", "Of the keeper: applications that are not connected.", away.number)
+    left = [({"log": name, "of": "connected"}, one) for name, one in sorted(left_s.items())]
+    left += [({"log": name, "of": "away"}, one) for name, one in sorted((away.left_s or {}).items())]
+    yield _family(
+        "applications_retention_left_seconds_min",
+        "gauge",
+        "How long a log keeps all that its applications have to get: this gateway's, and of the keeper those away.",
+        *left,
+    )
+    retention = [({"log": log.name}, log.handle.meta.retention_s) for log in gateway.logs.all]
+    yield _family("retention_seconds", "gauge", "How long a log keeps messages.", *retention)
+
+
 def _of_store(gateway: Gateway, sessions: int | None) -> Iterator[Metric]:
     yield _gauge("store_up", "1: the store can be used.", gateway.link.is_up)
     replays = gateway.delivery.replays
@@ -155,6 +187,21 @@ def _of_store(gateway: Gateway, sessions: int | None) -> Iterator[Metric]:
     yield _family("replayed", "counter", "Older messages read from the store, for sessions that are behind.", *read)
     if sessions is not None:
         yield _gauge("sessions", "Sessions that the store keeps, of clients that are connected or not.", sessions)
+
+
+async def _left_s(gateway: Gateway, found: Applied) -> dict[str, float]:
+    """Return how long each log keeps what connected applications have to get; nothing if the store does not say."""
+    if not found.sessions or not gateway.link.is_up:
+        return {}
+    unread = Unread(gateway)
+    for at, session in enumerate(found.sessions):
+        unread.note_session(session)
+        if at % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
+    try:
+        return await asyncio.wait_for(unread.left_s(), _ANSWER_S)
+    except (TimeoutError, StoreFault):
+        return {}
 
 
 async def _sessions(gateway: Gateway) -> int | None:

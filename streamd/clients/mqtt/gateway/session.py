@@ -119,6 +119,7 @@ class Session:
         "has_record",
         "held",
         "incoming",
+        "is_application",
         "is_dirty",
         "is_ended",
         "is_fenced",
@@ -164,6 +165,7 @@ class Session:
         self.noted_positions: dict[str, Position] | None = None
         self.noted_retries: dict[str, int] | None = record.retries or _NO_RETRIES
         self.is_recorded = self.has_record = False
+        self.is_application = record.is_application
         self.is_dirty = False
         self.is_ended = self.is_fenced = False
         self.pointer: Pointer | None = None

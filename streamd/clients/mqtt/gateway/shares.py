@@ -33,7 +33,7 @@ from streamd.clients.mqtt.store.share_records import consumer_name, share_name
 from streamd.clients.topics import shares
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.entry_ids import format_id
-from streamd.clients.topics.filters import TopicFilter
+from streamd.clients.topics.filters import names_for
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
@@ -158,17 +158,8 @@ class Shares:
 
     def _logs_of(self, filter: str) -> list[OpenLog]:
         """Return the logs that may have messages for a filter."""
-        wanted = TopicFilter(filter)
-        found = []
-        prefixes = [log.settings.prefix for log in self.gateway.logs.all if log.settings.prefix is not None]
-        for log in self.gateway.logs.all:
-            prefix = log.settings.prefix
-            if prefix is None:
-                if not any(filter == one or filter.startswith(f"{one}/") for one in prefixes):
-                    found.append(log)
-            elif wanted.overlaps(TopicFilter(f"{prefix}/#")):
-                found.append(log)
-        return found
+        logs = self.gateway.logs
+        return [logs.by_name[one] for one in names_for(filter, {log.name: log.filters for log in logs.all})]
 
     async def _join(self, log: OpenLog, name: str, filter: str, is_ordered: bool) -> shares.Member:
         lease_ms = self.gateway.limits.share_lease_ms

@@ -13,6 +13,7 @@ from streamd.clients.topics.entry_ids import END
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.gateway import Gateway
     from streamd.clients.mqtt.gateway.session import Cursor, Session
+    from streamd.clients.mqtt.session.packs import Pack
     from streamd.clients.mqtt.store.tailing import TailedLog
 
 _SLICE: Final = 2_000  # clients between two turns of others
@@ -32,6 +33,16 @@ class Behind:
 
 
 @dataclass(slots=True)
+class Applied:
+    """The connected applications. lag_ms, retries: of the one with most; unacknowledged: messages of all packs."""
+
+    sessions: list[Session] = field(default_factory=list)
+    lag_ms: int = 0
+    retries: int = 0
+    unacknowledged: int = 0
+
+
+@dataclass(slots=True)
 class Survey:
     """The clients at one moment. recorded: those whose session the store has, too."""
 
@@ -44,6 +55,7 @@ class Survey:
     listeners: Counter[str] = field(default_factory=Counter)
     full: int = 0
     behind: dict[str, Behind] = field(default_factory=dict)
+    applications: Applied = field(default_factory=Applied)
 
 
 async def survey(gateway: Gateway) -> Survey:
@@ -71,6 +83,8 @@ def _look_at(gateway: Gateway, found: Survey, session: Session) -> None:
     found.shared_subscriptions += sum(one.startswith("$share/") for one in session.subscriptions)
     if session.outgoing is not None:
         found.in_flight += len(session.outgoing)
+    if session.pack is not None:
+        _look_at_application(gateway, found.applications, session, session.pack)
     for name, cursor in (session.cursors or {}).items():
         behind = found.behind.get(name)
         if behind is None:
@@ -81,6 +95,15 @@ def _look_at(gateway: Gateway, found: Survey, session: Session) -> None:
             behind.replaying += 1
         else:
             behind.messages = max(behind.messages, cursor.tailed.ring.next - cursor.number)
+
+
+def _look_at_application(gateway: Gateway, found: Applied, session: Session, pack: Pack) -> None:
+    found.sessions.append(session)
+    for one in (pack, *(session.share_packs or {}).values()):
+        found.retries = max(found.retries, one.retries)
+        found.unacknowledged += one.unacknowledged
+    for cursor in (session.cursors or {}).values():
+        found.lag_ms = max(found.lag_ms, lag_ms_of(gateway, cursor))
 
 
 def lag_ms_of(gateway: Gateway, cursor: Cursor) -> int:

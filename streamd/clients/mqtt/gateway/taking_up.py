@@ -15,6 +15,8 @@ from streamd.clients.mqtt.store.records import (
     Pointer,
     Record,
     data_key,
+    indexing,
+    leaving_index,
     parse_record,
     pointer_key,
     resting,
@@ -77,7 +79,7 @@ async def _forget_if_gone(gateway: Gateway, client_id: str) -> None:
     if gateway.ownership.peers:
         return
     if (await gateway.finding.find(client_id)).pointer is None and client_id not in gateway.clients:
-        gateway.tell_store([("ZREM", INDEX, client_id)])
+        gateway.tell_store(leaving_index(client_id))
 
 
 def _ending(record: Record, now_ms: int) -> list[Words]:
@@ -91,4 +93,4 @@ def _ending(record: Record, now_ms: int) -> list[Words]:
         will_ms = now_ms + min(delay_s, record.expiry_s) * 1_000
         words += ["will_ms", will_ms]
         commands.append(("ZADD", WILLS, will_ms, record.client_id))
-    return [*commands, words, ("ZADD", INDEX, ends_ms, record.client_id)]
+    return [*commands, words, *indexing(record.client_id, ends_ms, is_application=record.is_application)]

@@ -54,6 +54,16 @@ class Pack:
         return list(self._waiting)
 
     @property
+    def unacknowledged(self) -> int:
+        """How many of its messages are not acknowledged."""
+        return len(self._waiting)
+
+    @property
+    def taken(self) -> int:
+        """How many messages it has taken: those of a resumed session are what that had in flight."""
+        return self._count
+
+    @property
     def retries(self) -> int:
         """How often this pack was sent again."""
         return self._retries

@@ -93,6 +93,7 @@ class OpenLog:
         self._client = client
         self.settings, self.handle = settings, handle
         self.name = settings.name
+        self.filters = ("#",) if settings.prefix is None else (f"{settings.prefix}/#",)
         self._take()
 
     def _take(self) -> None:

@@ -3,6 +3,7 @@
 mqtt:session:{<client>}          string: the epoch, and the owner: <run of a gateway>.<number>, or - for nobody
 mqtt:session:{<client>}:<epoch>  hash: the fields below
 mqtt:sessions                    sorted set: client identifiers by the time at which the session ends, +inf for later
+mqtt:applications                sorted set: those of `mqtt:sessions` that are applications, with the same times
 mqtt:wills                       sorted set: client identifiers by the time at which a will with a delay is published
 mqtt:user:{<user>}               set: the client identifiers of a user's sessions
 
@@ -12,6 +13,7 @@ takes the session from it: the hash gets another name, so that what an older own
 version          of this layout, 2: a gateway refuses a later one, and takes up those of version 1
 uid              the session's own name; another session of the same client has another
 user             whose it is; no field for an anonymous client
+kind             `application` if the client was one at its last CONNECT; no field for a device
 expiry_s         how long it outlives a connection; 4294967295 for ever
 ends_ms          when it ends, in Unix milliseconds of the store; while a client is connected no field
 last             the last packet identifier that was given
@@ -44,7 +46,9 @@ from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.topics.steps import Command, Commit, Steps, Watch
 
 VERSION: Final = b"2"
+APPLICATION: Final = "application"
 INDEX: Final = "mqtt:sessions"
+APPLICATIONS: Final = "mqtt:applications"
 WILLS: Final = "mqtt:wills"
 
 
@@ -170,6 +174,7 @@ class Record:
     numbers: dict[int, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     retries: dict[str, int] = field(default_factory=dict)
+    is_application: bool = False
 
     @property
     def key(self) -> str:
@@ -219,6 +224,7 @@ def parse_record(client_id: str, found: Found) -> Record | None:
         None if will_ms is None else int(will_ms),
         fields.get(b"will_name", b"").decode(),
     )
+    record.is_application = fields.get(b"kind") == APPLICATION.encode()
     if b"waiting" in fields:
         record.waiting = _waiting_from_text(fields[b"waiting"])
     if b"retries" in fields:
@@ -304,6 +310,19 @@ def will_from_text(text: bytes) -> Will:
     return Will(topic.encode(), base64.b64decode(payload), qos, retain, properties)
 
 
+def indexing(client_id: str, ends: int | str, *, is_application: bool) -> list[Words]:
+    """Return the commands that note when a session ends; ends: in Unix milliseconds, or +inf for later."""
+    commands: list[Words] = [("ZADD", INDEX, ends, client_id)]
+    if is_application:
+        commands.append(("ZADD", APPLICATIONS, ends, client_id))
+    return commands
+
+
+def leaving_index(client_id: str) -> list[Words]:
+    """Return the commands that take a session out of the indexes."""
+    return [("ZREM", APPLICATIONS, client_id), ("ZREM", INDEX, client_id)]
+
+
 def creation(record: Record) -> list[Words]:
     """Return the commands that write a new session; the last reply is the pointer of the one that is there then.
 
@@ -313,11 +332,13 @@ def creation(record: Record) -> list[Words]:
     words += ["expiry_s", record.expiry_s]
     if record.user is not None:
         words += ["user", record.user]
+    if record.is_application:
+        words += ["kind", APPLICATION]
     if record.will is not None:
         words += ["will", will_to_text(record.will), "will_name", record.will_name]
     for name, position in record.positions.items():
         words += [f"at {name}", position.to_text()]
-    commands: list[Words] = [("ZADD", INDEX, "+inf", record.client_id)]
+    commands = indexing(record.client_id, "+inf", is_application=record.is_application)
     if record.user is not None:
         commands.append(("SADD", user_key(record.user), record.client_id))
     key = pointer_key(record.client_id)
@@ -332,7 +353,8 @@ def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str])
     commands: list[Words] = [("UNLINK", key) for key in (data_key(client_id, pointer.epoch), *keys)]
     if user is not None:
         commands.append(("SREM", user_key(user), client_id))
-    return [*commands, ("ZREM", INDEX, client_id), ("DELEX", pointer_key(client_id), "IFEQ", pointer.to_text())]
+    commands += leaving_index(client_id)
+    return [*commands, ("DELEX", pointer_key(client_id), "IFEQ", pointer.to_text())]
 
 
 def taking(client_id: str, pointer: Pointer, owner: str) -> tuple[Pointer, Words]:
