@@ -23,7 +23,7 @@ from streamd.clients.mqtt.codec.packets import (
 from streamd.clients.mqtt.codec.properties import Property
 
 NAME = "backend-readings"
-COLLECT_S = 0.05  # so long it collects packets for one transaction
+COLLECT_S = 0.1  # so long it collects packets for one transaction
 BEFORE, AFTER = "before its commit", "between its commit and its answers"
 SUBSCRIBED = "subscribed"
 
@@ -78,21 +78,21 @@ class Backend(Client):
 
     def _work(self) -> None:
         self._timer = None
-        if self._dies is not None and self._count() >= self._dies_at:
-            if sum(isinstance(packet, Publish) for packet in self._group) < 2:  # a pack that has no middle
-                self._timer = asyncio.get_running_loop().call_later(COLLECT_S, self._work)
-            else:
-                self._work_and_die(self._dies)
-        else:
-            group, self._group = self._group, []
-            self._commit(group)
-            self._answer(group)
+        readings = [place for place, packet in enumerate(self._group) if isinstance(packet, Publish)]
+        if self._dies is not None and len(readings) > 1 and self._count() >= self._dies_at:
+            answered = len(readings) // 2
+            print(
+                f"dies in the middle of a pack, {answered} of {len(readings)} readings answered, {self._dies}",
+                flush=True,
+            )
+            self._work_and_die(self._dies, readings[answered])
+        group, self._group = self._group, []
+        self._commit(group)
+        self._answer(group)
 
-    def _work_and_die(self, moment: str) -> None:
-        middle = len(self._group) // 2
+    def _work_and_die(self, moment: str, middle: int) -> None:
         self._commit(self._group[:middle])
         self._answer(self._group[:middle])
-        print(f"dies in the middle of a pack ({middle} of {len(self._group)} packets answered), {moment}", flush=True)
         self._db.execute("begin")
         self._take(self._group[middle:])
         if moment == AFTER:
