@@ -1,9 +1,10 @@
-"""Spark's part in the demo of MQTT: a query that answers the readings of each device with one command."""
+"""Spark's part in the demo of MQTT: a query that answers each device's readings with one command."""
 
 import argparse
 import sys
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from demo.spark_job import cause, session
@@ -29,17 +30,21 @@ def main() -> int:
         .option("maxEntriesPerTrigger", ENTRIES_MAX)
         .load()
     )
-    averages = readings.groupBy(f.split("topic", "/")[1].alias("device")).agg(
-        f.count("*").alias("readings"), f.avg(f.col("payload").cast("double")).alias("average")
-    )
-    commands = averages.selectExpr(
-        "concat('commands/', device) AS topic", "to_json(struct(readings, average)) AS payload", "2 AS qos"
-    )
+
+    def answer(batch: DataFrame, number: int) -> None:
+        averages = batch.groupBy(f.split("topic", "/")[1].alias("device")).agg(
+            f.count("*").alias("readings"), f.avg(f.col("payload").cast("double")).alias("average")
+        )
+        commands = averages.selectExpr(
+            "concat('commands/', device) AS topic", "to_json(struct(readings, average)) AS payload", "2 AS qos"
+        )
+        # The names make a command one entry, also if a batch that was interrupted runs again.
+        names = {"sinkId": "averages", "sinkBatch": str(number)}
+        given = {"url": options.url, "log": options.commands, **names}
+        commands.write.format("streamd").options(**given).mode("append").save()
+
     query = (
-        commands.writeStream.format("streamd")
-        .outputMode("update")
-        .option("url", options.url)
-        .option("log", options.commands)
+        readings.writeStream.foreachBatch(answer)
         .option("checkpointLocation", options.checkpoint)
         .trigger(availableNow=True)
         .start()
