@@ -50,7 +50,7 @@ RUN_SECONDS_MAX = 240
 class MqttDemo:
     """One run: server, gateways, devices, the backend, Spark's commands, the kills.
 
-    has_memory: the backend recognises readings that come again; without that the demo must fail.
+    has_memory: backend and devices recognise what comes again; without that the demo must fail.
     """
 
     def __init__(self, directory: Path, console: Console, devices: int, readings: int, has_memory: bool = True) -> None:
@@ -112,7 +112,7 @@ class MqttDemo:
         """End a gateway, the server or both with signal 9, and start them again."""
         for name in names:
             (self.server if name == "server" else self.gateways[name]).kill()
-        self.say(f"[bold]killed {' and '.join(names)} (kill -9)[/], and started again")
+        self.say(f"[bold]killed {' and '.join(names)} (kill -9)[/], and started it again")
         for name in sorted(names, reverse=True):  # the server first
             await asyncio.to_thread(*((self.start_server,) if name == "server" else (self.start_gateway, name)))
 
@@ -126,7 +126,7 @@ class MqttDemo:
             share, moment = BACKEND_KILLS[self.backend_kills]
             words += ["--dies", moment, "--after", str(int(share * self.total))]
         if not self.has_memory:
-            words.append("--without-memory")
+            words.append("--forgetful")
         self.backend = self.child("backend", "demo.mqtt_backend", *words)
 
     def look_after_backend(self) -> None:
@@ -157,25 +157,29 @@ class MqttDemo:
 
     def run(self) -> None:
         """Publish all readings, and let the backend work on them."""
-        self.start_server()
-        for name, proxy in self.proxies.items():
-            self.start_gateway(name)
+        for proxy in self.proxies.values():
             proxy.start()
+        self.start_server()
+        for name in GATEWAYS:
+            self.start_gateway(name)
         self.start_backend()
         self.backend.wait_for(SUBSCRIBED, seconds=30)
         ports = [proxy.port for proxy in self.proxies.values()]
         for number, (name, readings) in enumerate(self.readings.items()):
             at_first = ports if number % 4 < 2 else ports[::-1]
             texts = [f"{one:.3f}" for one in readings]
-            self.devices.append(Device(name, at_first, self.qos[name], texts, PAUSE_S))
+            self.devices.append(Device(name, at_first, self.qos[name], texts, PAUSE_S, self.has_memory))
         self.say(f"{len(self.devices)} devices publish {self.total:,} readings: half of them with QoS 1 and a name")
         self.say("for each reading (iid), half with QoS 2 and no name; a backend works on the readings")
         asyncio.run(self.publish())
-        cuts = sum(sum(proxy.cuts.values()) for proxy in self.proxies.values())
-        self.say(f"{self.total:,} readings are acknowledged; {cuts} connections were cut in the middle of something;")
-        for name, port in zip(GATEWAYS, ports, strict=True):
-            self.say(f"{name} had {sum(device.connections[port] for device in self.devices)} connections of devices")
         ((again,),) = self.rows("select count(*) from again")
+        connections = [sum(device.connections[port] for device in self.devices) for port in ports]
+        self.say(
+            f"{self.total:,} readings are acknowledged; {self.cuts} connections were cut in the middle of something;"
+        )
+        self.say(
+            f"devices connected {connections[0]} times to {GATEWAYS[0]} and {connections[1]} times to {GATEWAYS[1]};"
+        )
         self.say(f"the backend recognised {again} readings that came again")
 
     async def publish(self) -> None:
@@ -207,6 +211,11 @@ class MqttDemo:
         await asyncio.sleep(0.5)  # for one that comes twice
 
     @property
+    def cuts(self) -> int:
+        """The connections that were cut so far."""
+        return sum(sum(proxy.cuts.values()) for proxy in self.proxies.values())
+
+    @property
     def acknowledged(self) -> int:
         """The readings whose devices have the last answer."""
         return sum(device.acknowledged for device in self.devices)
@@ -234,7 +243,12 @@ class MqttDemo:
         """Send each device a command from Spark, or from this process, while half of the devices are away."""
         for proxy in self.proxies.values():
             proxy.reads_between_cuts = READS_OF_COMMANDS
+        before = self.cuts
         asyncio.run(self.write_and_receive(with_spark))
+        count = self.count_received()
+        self.say(
+            f"{count} devices have a command; {self.cuts - before} of their connections were cut before or behind it"
+        )
         self.commands = {
             topic.split("/")[1]: [payload.decode() for payload in payloads]
             for topic, payloads in self.entries(COMMANDS, f"{COMMANDS}/+").items()
@@ -290,7 +304,8 @@ class MqttDemo:
     def outcome(self) -> Outcome:
         """Return what is in the logs, what the backend worked on, and what devices got."""
         received = {device.name: device.commands for device in self.devices}
-        return Outcome(self.readings, self.qos, self.stored(), self.worked(), self.commands, received)
+        kills_missing = len(BACKEND_KILLS) - self.backend_kills
+        return Outcome(self.readings, self.qos, self.stored(), self.worked(), self.commands, received, kills_missing)
 
     def stored(self) -> Readings:
         """Return the readings in the log, by device."""
@@ -334,11 +349,17 @@ class MqttDemo:
 
 def main() -> int:
     """Run the demo and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m demo.mqtt", description="the demo of MQTT; takes about a minute")
+    parser = argparse.ArgumentParser(
+        prog="python -m demo.mqtt", description="the demo of MQTT; takes about a minute and a half"
+    )
     parser.add_argument("--devices", type=int, default=DEVICES, help=f"how many publish (default {DEVICES})")
     parser.add_argument("--readings", type=int, default=READINGS, help=f"of each of them (default {READINGS})")
     parser.add_argument("--no-spark", action="store_true", help="send the commands without Spark")
-    parser.add_argument("--forgetful", action="store_true", help="the backend forgets its names: the demo must fail")
+    parser.add_argument(
+        "--forgetful",
+        action="store_true",
+        help="backend and devices recognise nothing that comes again: the demo must fail",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directory with journal and logs")
     options = parser.parse_args()
     console = Console()

@@ -152,9 +152,9 @@ def main() -> None:
     parser.add_argument("--is-first", action="store_true", help="begin without a session")
     parser.add_argument("--dies", choices=(BEFORE, AFTER))
     parser.add_argument("--after", type=int, default=0, help="the readings after which it dies")
-    parser.add_argument("--without-memory", action="store_true", help="recognise no reading that comes again")
+    parser.add_argument("--forgetful", action="store_true", help="recognise no reading that comes again")
     options = parser.parse_args()
-    backend = Backend(options.ports, options.filter, options.database, options.is_first, not options.without_memory)
+    backend = Backend(options.ports, options.filter, options.database, options.is_first, not options.forgetful)
     if options.dies is not None:
         backend.die(options.dies, options.after)
     asyncio.run(backend.run())

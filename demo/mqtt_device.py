@@ -81,13 +81,17 @@ class Client:
 class Device(Client):
     """Publishes its readings: with QoS 1 and a name for each reading (`iid`), or with QoS 2 and no name.
 
-    It subscribes to its commands with QoS 2, and keeps what it has got in `commands`.
+    It subscribes to its commands with QoS 2, and keeps what it has got in `commands`. has_memory: it recognises
+    a command that comes again by its packet identifier.
     """
 
-    def __init__(self, name: str, ports: Sequence[int], qos: int, readings: Sequence[str], pause_s: float) -> None:
+    def __init__(
+        self, name: str, ports: Sequence[int], qos: int, readings: Sequence[str], pause_s: float, has_memory: bool
+    ) -> None:
         super().__init__(name, ports)
         self.commands: list[str] = []
         self._is_subscribed = False
+        self._has_memory = has_memory
         self._unreleased: set[int] = set()
         self.qos, self.readings, self.acknowledged = qos, readings, 0
         self._pause_s = pause_s
@@ -150,7 +154,7 @@ class Device(Client):
         if isinstance(packet, Suback):
             self._is_subscribed = True
         elif isinstance(packet, Publish):
-            if packet.packet_id not in self._unreleased:
+            if packet.packet_id not in self._unreleased or not self._has_memory:
                 self._unreleased.add(packet.packet_id)
                 self.commands.append(packet.payload.decode())
             self.send(Pubrec(packet.packet_id))

@@ -17,7 +17,7 @@ Commands = dict[str, list[str]]  # by device
 class Outcome:
     """What was found, by device. commands: those in the log; None: none were sent. received: what devices got of them.
 
-    worked: the readings that the backend has worked on, in this order.
+    worked: the readings that the backend has worked on, in this order. kills_missing: of the backend.
     """
 
     published: Readings
@@ -26,12 +26,13 @@ class Outcome:
     worked: Readings
     commands: Commands | None = None
     received: Commands = field(default_factory=dict)
+    kills_missing: int = 0
 
 
 def report(console: Console, outcome: Outcome) -> int:
     """Print a row per device and the verdict; return 0 when nothing is wrong."""
     table = Table(title="each reading and each command, counted")
-    for column in ("device", "QoS", "published", "in the log", "worked on", "average", "commands", "received", "says"):
+    for column in ("device", "QoS", "sent", "stored", "worked", "average", "commands", "got", "says"):
         table.add_column(column, justify="left" if column == "device" else "right")
     for device, published in outcome.published.items():
         numbers = [f"{len(one.get(device, [])):,}" for one in (outcome.published, outcome.stored, outcome.worked)]
@@ -57,7 +58,9 @@ def report(console: Console, outcome: Outcome) -> int:
         console.print(text, style="bold" if is_good else "red", highlight=False)
     if different:
         console.print(f"[red]the average in the command is wrong for {different} devices[/]")
-    return 0 if different == 0 and all(is_good for _, is_good in verdicts) else 1
+    if outcome.kills_missing:
+        console.print(f"[red]the backend was killed too seldom: {outcome.kills_missing} kills are missing[/]")
+    return 0 if different == outcome.kills_missing == 0 and all(is_good for _, is_good in verdicts) else 1
 
 
 def verdict(what: str, wanted: Mapping[str, list[Any]], found: Mapping[str, list[Any]]) -> tuple[str, bool]:
