@@ -239,12 +239,15 @@ class MqttDemo:
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    def command(self, with_spark: bool) -> None:
-        """Send each device a command from Spark, or from this process, while half of the devices are away."""
+    def command(self, spark: dict[str, str] | None) -> None:
+        """Send each device a command, while half of the devices are away.
+
+        spark: the environment of a Spark job that writes the commands; None: this process writes them.
+        """
         for proxy in self.proxies.values():
             proxy.reads_between_cuts = READS_OF_COMMANDS
         before = self.cuts
-        asyncio.run(self.write_and_receive(with_spark))
+        asyncio.run(self.write_and_receive(spark))
         count = self.count_received()
         self.say(
             f"{count} devices have a command; {self.cuts - before} of their connections were cut before or behind it"
@@ -254,15 +257,15 @@ class MqttDemo:
             for topic, payloads in self.entries(COMMANDS, f"{COMMANDS}/+").items()
         }
 
-    async def write_and_receive(self, with_spark: bool) -> None:
+    async def write_and_receive(self, spark: dict[str, str] | None) -> None:
         """Let half of the devices wait for commands, and the others come when these are written."""
         half = len(self.devices) // 2
         listeners = [asyncio.create_task(device.listen()) for device in self.devices[:half]]
         try:
-            if with_spark:
+            if spark is not None:
                 self.say("Spark computes the average of each device from the log, and sends it in a command;")
                 self.say("half of the devices are connected, the others are away")
-                await self.run_spark()
+                await self.run_spark(spark)
             else:
                 self.say("a program sends each device its average; half of the devices are connected, the others away")
                 await asyncio.to_thread(self.write_commands)
@@ -274,11 +277,11 @@ class MqttDemo:
                 listener.cancel()
             await asyncio.gather(*listeners, return_exceptions=True)
 
-    async def run_spark(self) -> None:
+    async def run_spark(self, environment: dict[str, str]) -> None:
         """Run Spark's query to its end."""
         words = ("--url", self.url, "--log", LOG, "--filter", FILTER, "--commands", COMMANDS)
         checkpoint = str(self.directory / "checkpoint")
-        job = self.child("spark", "demo.mqtt_spark", *words, "--checkpoint", checkpoint, **spark_environment())
+        job = self.child("spark", "demo.mqtt_spark", *words, "--checkpoint", checkpoint, **environment)
         started_s = time.monotonic()
         while not job.ended:
             self.check(f"Spark is at work, {time.monotonic() - started_s:.0f} s")
@@ -365,10 +368,11 @@ def main() -> int:
     console = Console()
 
     def story(directory: Path) -> int:
+        spark = None if options.no_spark else spark_environment()
         demo = MqttDemo(directory, console, options.devices, options.readings, not options.forgetful)
         try:
             demo.run()
-            demo.command(with_spark=not options.no_spark)
+            demo.command(spark)
             return report(console, demo.outcome())
         finally:
             demo.end()
