@@ -122,6 +122,8 @@ def test_what_one_has_acted_on_the_other_finds_and_nothing_else_reaches_it(clien
             fields = client.hgetall(data_key("c", Pointer.from_text(text).epoch))
             expected = {f"s {one}".encode() for one in [*acted_before, *b.acted]}
             assert {one for one in fields if one.startswith(b"s ")} == expected, order
+        text = client.get(pointer_key("c"))
+        assert text is None or client.exists(data_key("c", Pointer.from_text(text).epoch)), (order, "nobody finds it")
         # Nothing lies beside the session.
         keys = set(client.keys("mqtt:session:*"))
         assert len(keys) == (0 if a_owned_last and last == "end" else 2), (order, keys)

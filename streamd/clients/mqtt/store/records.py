@@ -332,21 +332,32 @@ def removal(client_id: str, pointer: Pointer, user: str | None, keys: list[str])
 def taking(client_id: str, pointer: Pointer, owner: str) -> tuple[Pointer, list[Words]]:
     """Return the pointer of a session that gets an owner, and the commands; the last reply says whether it has it.
 
-    A session at rest stays where it is. From another owner it is taken together with its place.
+    A session at rest stays where it is. From another owner it is taken together with its place, but only if that is
+    still the owner: a session that has come to rest in between must stay where its pointer says.
     """
     key, text = pointer_key(client_id), pointer.to_text()
     if pointer.owner is None:
         new = Pointer(pointer.epoch, owner)
         return new, [("SET", key, new.to_text(), "IFEQ", text)]
     new = Pointer(pointer.epoch + 1, owner)
-    move = ("RENAME", data_key(client_id, pointer.epoch), data_key(client_id, new.epoch))
-    return new, [("MULTI",), ("SET", key, new.to_text(), "IFEQ", text), move, ("EXEC",)]
+    mine, place, new_place = new.to_text(), data_key(client_id, pointer.epoch), data_key(client_id, new.epoch)
+    # A transaction has no conditions. So a copy of the pointer blocks the new place, unless the pointer is the new one.
+    return new, [
+        ("MULTI",),
+        ("SET", key, mine, "IFEQ", text),
+        ("COPY", key, new_place),
+        ("DELEX", new_place, "IFEQ", mine),
+        ("RENAMENX", place, new_place),
+        ("DELEX", new_place, "IFNE", mine),  # an error where it is the session
+        ("EXEC",),
+    ]
 
 
 def is_taken(reply: Any) -> bool:
     """Return whether the last reply to `taking` says so."""
     if isinstance(reply, list):
-        return not any(one is None or isinstance(one, Exception) for one in reply)
+        is_set, _, _, is_moved, _ = reply
+        return is_set is not None and not isinstance(is_set, Exception) and is_moved == 1
     return reply is not None and not isinstance(reply, Exception)
 
 
