@@ -64,7 +64,7 @@ def report(console: Console, outcome: Outcome) -> int:
 
 
 def verdict(what: str, wanted: Mapping[str, list[Any]], found: Mapping[str, list[Any]]) -> tuple[str, bool]:
-    """Return a line on the differences between two lists of each device, and whether there are none."""
+    """Return a line on how the lists of each device differ, and whether all are equal."""
     lost = duplicated = disordered = 0
     for device in wanted.keys() | found.keys():
         here, due = found.get(device, []), wanted.get(device, [])
