@@ -13,7 +13,7 @@ RUN := .venv/bin/python
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
-	@echo "make demo-mqtt   devices publish over connections that are cut, gateway and server killed, Spark computes averages"
+	@echo "make demo-mqtt   readings from devices, and a command from Spark to each; two gateways, server and backend killed"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"

@@ -1,6 +1,8 @@
-"""A simulated device and a backend of the MQTT demo: MQTT 5 clients that connect again whenever a connection breaks."""
+"""A simulated device of the MQTT demo: a client of MQTT 5 that connects again, elsewhere, when a connection breaks."""
 
 import asyncio
+import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 from streamd.clients.mqtt.codec.decoder import Decoder
@@ -23,17 +25,23 @@ from streamd.clients.mqtt.codec.properties import Property
 
 VERSION = 5
 SESSION_S = 3_600
+SUBSCRIBE_ID = 65_535  # no reading has this packet identifier
+COMMANDS = "commands"  # the log, and the first level of the topics
 IN_FLIGHT_MAX = 5  # readings of a device that are not yet answered
 READ_BYTES = 65_536
 
 
 class Client:
-    """A session that outlives its connections."""
+    """A session that outlives its connections.
 
-    def __init__(self, name: str, port: int) -> None:
-        self.name, self.port = name, port
-        self.connections = 0
-        self._is_new = True  # until the gateway has said that it has a session of this client
+    ports: those of the gateways; each connection is to the next one. is_new: the client has no session yet.
+    """
+
+    def __init__(self, name: str, ports: Sequence[int], is_new: bool = True) -> None:
+        self.name = name
+        self.connections: Counter[int] = Counter()  # by port
+        self._ports = itertools.cycle(ports)
+        self._is_new = is_new  # until a gateway has said that it has a session of this client
         self._writer: asyncio.StreamWriter | None = None
 
     async def packets(self) -> AsyncIterator[Packet]:
@@ -41,8 +49,8 @@ class Client:
         while True:
             decoder = Decoder(from_client=False, version=VERSION)
             try:
-                reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
-                self.connections += 1
+                port = next(self._ports)
+                reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
                 properties: Properties = {Property.SESSION_EXPIRY_INTERVAL: SESSION_S}
                 self.send(Connect(VERSION, self.name, self._is_new, properties=properties))
                 while data := await reader.read(READ_BYTES):
@@ -51,6 +59,7 @@ class Client:
                             if packet.reason:
                                 break  # the gateway cannot reach the server yet
                             self._is_new = False
+                            self.connections[port] += 1
                         yield packet
             except OSError:
                 pass
@@ -70,10 +79,20 @@ class Client:
 
 
 class Device(Client):
-    """Publishes its readings: with QoS 1 and a name for each reading (`iid`), or with QoS 2 and no name."""
+    """Publishes its readings: with QoS 1 and a name for each reading (`iid`), or with QoS 2 and no name.
 
-    def __init__(self, name: str, port: int, qos: int, readings: Sequence[str], pause_s: float) -> None:
-        super().__init__(name, port)
+    It subscribes to its commands with QoS 2, and keeps what it has got in `commands`. has_memory: it recognises
+    a command that comes again by its packet identifier.
+    """
+
+    def __init__(
+        self, name: str, ports: Sequence[int], qos: int, readings: Sequence[str], pause_s: float, has_memory: bool
+    ) -> None:
+        super().__init__(name, ports)
+        self.commands: list[str] = []
+        self._is_subscribed = False
+        self._has_memory = has_memory
+        self._unreleased: set[int] = set()
         self.qos, self.readings, self.acknowledged = qos, readings, 0
         self._pause_s = pause_s
         self._in_flight: dict[int, Publish | Pubrel] = {}  # by packet identifier, in the order of their first sending
@@ -82,20 +101,25 @@ class Device(Client):
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def run(self) -> None:
-        """Publish all readings; return when each of them is acknowledged."""
+        """Publish all readings; return when each of them is acknowledged, and the subscription is."""
         measuring = asyncio.create_task(self._measure())
         packets = self.packets()
         try:
-            while self.acknowledged < len(self.readings):
+            while self.acknowledged < len(self.readings) or not self._is_subscribed:
                 self._receive(await anext(packets))
         finally:
             measuring.cancel()
             await packets.aclose()  # type: ignore[attr-defined]
 
+    async def listen(self) -> None:
+        """Receive commands until it is cancelled."""
+        async for packet in self.packets():
+            self._receive(packet)
+
     async def _measure(self) -> None:
         for number, reading in enumerate(self.readings):
             await self._room.acquire()
-            packet_id = number % 65_535 + 1
+            packet_id = number % (SUBSCRIBE_ID - 1) + 1
             names = (("iid", f"reading-{number}"),) if self.qos == 1 else ()
             properties: Properties = {Property.USER_PROPERTY: names} if names else {}
             topic = f"devices/{self.name}/temperature".encode()
@@ -107,6 +131,10 @@ class Device(Client):
 
     def _receive(self, packet: Packet) -> None:
         if isinstance(packet, Connack):
+            if not packet.session_present:
+                self._unreleased.clear()
+            if not self._is_subscribed:
+                self.send(Subscribe(SUBSCRIBE_ID, (Subscription(f"{COMMANDS}/{self.name}", 2),)))
             self._may_go_on.set()
             for one in self._in_flight.values():
                 self.send(one._replace(dup=True) if isinstance(one, Publish) else one)
@@ -119,64 +147,22 @@ class Device(Client):
         elif isinstance(packet, Puback | Pubcomp) and self._in_flight.pop(packet.packet_id, None) is not None:
             self.acknowledged += 1
             self._room.release()
+        else:
+            self._take(packet)
+
+    def _take(self, packet: Packet) -> None:
+        if isinstance(packet, Suback):
+            self._is_subscribed = True
+        elif isinstance(packet, Publish):
+            if packet.packet_id not in self._unreleased or not self._has_memory:
+                self._unreleased.add(packet.packet_id)
+                self.commands.append(packet.payload.decode())
+            self.send(Pubrec(packet.packet_id))
+        elif isinstance(packet, Pubrel):
+            self._unreleased.discard(packet.packet_id)
+            self.send(Pubcomp(packet.packet_id))
 
     def close(self) -> None:
         """Close the connection; readings wait for the next one."""
         self._may_go_on.clear()
         super().close()
-
-
-class Backend(Client):
-    """Subscribes with QoS 2, and notes each reading once.
-
-    A reading that was published with QoS 1 may come twice, and is recognised by its name.
-    """
-
-    def __init__(self, name: str, port: int, filter: str) -> None:
-        super().__init__(name, port)
-        self.filter = filter
-        self.readings: dict[str, list[float]] = {}
-        self.count = 0
-        self.is_subscribed = asyncio.Event()
-        self.repeated = 0
-        self._unreleased: set[int] = set()
-        self._names: set[tuple[str, str]] = set()
-
-    async def run(self) -> None:
-        """Receive until it is cancelled."""
-        async for packet in self.packets():
-            if isinstance(packet, Connack):
-                if not packet.session_present:
-                    self._unreleased.clear()
-                self.send(Subscribe(1, (Subscription(self.filter, 2),)))
-            elif isinstance(packet, Publish):
-                self._take(packet)
-            elif isinstance(packet, Pubrel):
-                self._unreleased.discard(packet.packet_id)
-                self.send(Pubcomp(packet.packet_id))
-            elif isinstance(packet, Suback):
-                self.is_subscribed.set()
-
-    def _take(self, packet: Publish) -> None:
-        device = packet.topic.split(b"/")[1].decode()
-        if packet.qos == 2:
-            is_new = packet.packet_id not in self._unreleased
-            self._unreleased.add(packet.packet_id)
-            self.send(Pubrec(packet.packet_id))
-        else:
-            name = device, iid_of(packet)
-            is_new = name not in self._names
-            self._names.add(name)
-            self.send(Puback(packet.packet_id))
-        if is_new:
-            self.readings.setdefault(device, []).append(float(packet.payload))
-            self.count += 1
-        else:
-            self.repeated += 1
-
-
-def iid_of(packet: Publish) -> str:
-    """Return the name that a device has given to its message."""
-    pairs = packet.properties.get(Property.USER_PROPERTY, ())
-    assert isinstance(pairs, tuple)
-    return dict(pairs)["iid"]  # type: ignore[arg-type]

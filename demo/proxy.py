@@ -33,7 +33,7 @@ class CuttingProxy:
         self.writes = 0
         self._write_delay_s = write_delay_s
         self._target_port = target_port
-        self._reads_between_cuts = reads_between_cuts
+        self.reads_between_cuts = reads_between_cuts
         self._rng = random.Random(seed)
         self._connections = 0
         self._ready = threading.Event()
@@ -62,7 +62,7 @@ class CuttingProxy:
     async def _connection(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         kind = KINDS[self._connections % len(KINDS)]
         self._connections += 1
-        reads_left = self._rng.randint(*self._reads_between_cuts)
+        reads_left = self._rng.randint(*self.reads_between_cuts)
         try:
             server_in, server_out = await asyncio.open_connection("127.0.0.1", self._target_port, limit=READ_BYTES)
         except OSError:
