@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help chaos-commands demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -35,6 +35,7 @@ help:
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make chaos-cluster   masters of a Redis cluster are killed under a query; ARGS=\"--failovers 20\""
+	@echo "make chaos-commands   Spark's commands to devices while a cluster, gateway and server are killed; minutes"
 	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
 	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes;"
 	@echo "             ARGS=--report writes build/report.html instead: which lines mypyc could not make native"
@@ -133,6 +134,9 @@ chaos-cluster: set-up
 
 chaos-spark40: set-up
 	@$(RUN) scripts/spark40.py -m tests.spark.chaos $(ARGS)
+
+chaos-commands: set-up
+	@$(RUN) -m pytest -m rare tests/spark/test_commands.py $(ARGS)
 
 spark-long: set-up
 	@$(RUN) -m pytest -m long tests/spark $(ARGS)

@@ -18,6 +18,7 @@ def outcome_of(plan: Plan, directory: Path) -> Outcome:
     return asyncio.run(Run(plan, directory, lambda line: print(line, flush=True)).run())
 
 
+@pytest.mark.long
 def test_each_command_comes_once_while_driver_worker_gateway_and_server_are_killed(tmp_path: Path) -> None:
     """An executor of a local Spark is its driver; a Python worker does its work."""
     outcome = outcome_of(Plan((GATEWAY, WORKER, SERVER, DRIVER)), tmp_path)
@@ -27,7 +28,7 @@ def test_each_command_comes_once_while_driver_worker_gateway_and_server_are_kill
     assert outcome.recognised >= outcome.counts["commits taken back"], "no row was written twice: nothing was shown"
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_each_command_comes_once_while_executors_of_a_cluster_are_killed_too(tmp_path: Path) -> None:
     kills = (EXECUTOR, GATEWAY, WORKER, SERVER, DRIVER)
     plan = Plan((*kills, *reversed(kills), SERVER, GATEWAY, DRIVER), devices=12, is_cluster=True, seconds_max=900)
@@ -38,7 +39,7 @@ def test_each_command_comes_once_while_executors_of_a_cluster_are_killed_too(tmp
     assert outcome.recognised > 0, "no row was written twice: nothing was shown"
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_rows_without_names_are_found_as_commands_that_come_twice(tmp_path: Path) -> None:
     outcome = outcome_of(Plan((DRIVER, DRIVER), exactly_once="none"), tmp_path)
     assert outcome.counts["commits taken back"] > 0
@@ -46,7 +47,7 @@ def test_rows_without_names_are_found_as_commands_that_come_twice(tmp_path: Path
     assert outcome.faults == []
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_deliveries_that_a_proxy_doubles_are_found(tmp_path: Path) -> None:
     outcome = outcome_of(Plan((), plant=proxies.DOUBLE_OUT), tmp_path)
     assert outcome.planted > 0

@@ -52,8 +52,11 @@ def gateways(store: redis.Redis) -> list[Peer]:
     return sorted(found, key=lambda one: (one.name, one.run))
 
 
-def ask(store: redis.Redis, do: str, **said: Any) -> list[dict[str, Any]]:
-    """Return the answers of all running gateways. Raises: NoGateway; NoAnswer."""
+def ask(store: redis.Redis, do: str, enough: str = "", **said: Any) -> list[dict[str, Any]]:
+    """Return the answers of all running gateways. enough: an answer that says yes to this makes the others needless.
+
+    Raises: NoGateway; NoAnswer.
+    """
     request = Request(secrets.token_hex(16), do, said)
     running = {one.run: one for one in gateways(store)}
     if not running:
@@ -67,6 +70,8 @@ def ask(store: redis.Redis, do: str, **said: Any) -> list[dict[str, Any]]:
         if found is not None:
             answered = json.loads(found[1])
             answers[answered["gateway"]] = answered
+            if answered.get(enough):
+                break
             continue
         # One that has ended meanwhile owes nothing.
         running = {one.run: one for one in gateways(store)}
@@ -127,7 +132,7 @@ def session(store: redis.Redis, client_id: str) -> dict[str, Any] | None:
     said: dict[str, Any] | None = None
     run: str | None = None
     try:
-        for one in ask(store, "session", client=client_id):
+        for one in ask(store, "session", "is_connected", client=client_id):
             if one["is_connected"]:
                 said, run = one["session"], one["gateway"]
     except NoGateway:

@@ -203,7 +203,7 @@ def disconnect(store: "redis.Redis", arguments: argparse.Namespace) -> str | Non
     """Close a client's connection."""
     from streamd.clients.mqtt import asking
 
-    if not any(one["is_connected"] for one in asking.ask(store, "disconnect", client=arguments.client)):
+    if not any(one["is_connected"] for one in asking.ask(store, "disconnect", "is_connected", client=arguments.client)):
         return f"client {arguments.client!r} is not connected"
     print(json.dumps({"client": arguments.client, "is_closed": True}) if arguments.json else "closed")
     return None
@@ -247,7 +247,7 @@ def drain(store: "redis.Redis", arguments: argparse.Namespace) -> str | None:
         return (
             f"no other gateway runs on this store, so {names}'s clients could go nowhere; SIGTERM ends it all the same"
         )
-    asking.ask(store, "drain", gateway=found[0].run)
+    asking.ask(store, "drain", "is_draining", gateway=found[0].run)
     said = {"run": found[0].run, "is_draining": True}
     print(json.dumps(said) if arguments.json else "its clients go to other gateways, and it ends")
     return None

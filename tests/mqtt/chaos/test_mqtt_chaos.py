@@ -33,11 +33,11 @@ def test_clients_hop_between_gateways_that_are_killed_and_nothing_is_lost_duplic
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("store", "gateways"), [("streamd", 1), ("streamd", 2), ("redis", 2)])
-def test_nothing_is_lost_duplicated_or_reordered_while_everything_breaks(tmp_path, store, gateways, newest_redis):
-    outcome = run(Chaos(Options(20, devices=100, rate=100, store=store, gateways=gateways), tmp_path))
-    assert is_right(outcome, gateways) > 0
-    assert outcome.counts[f"kills of {store}"] > 0
+def test_nothing_is_lost_duplicated_or_reordered_while_everything_breaks(tmp_path):
+    """With one gateway; `make mqtt-chaos` has two."""
+    outcome = run(Chaos(Options(20, devices=100, rate=100, gateways=1), tmp_path))
+    assert is_right(outcome, 1) > 0
+    assert outcome.counts["kills of streamd"] > 0
     assert outcome.counts["acknowledged"] > 500
 
 

@@ -263,3 +263,19 @@ def test_the_commands_are_in_the_help_and_the_bench_is_among_them():
 
 def test_a_request_is_one_command():
     assert encode(Request("0" * 32, "clients", {}).to_words()).startswith(b"*11\r\n$4\r\nXADD\r\n")
+
+
+def test_a_gateway_that_does_not_answer_hides_no_client_of_another(capsys, monkeypatch):
+    monkeypatch.setattr("streamd.clients.mqtt.asking._ANSWER_S", 2)
+    with (
+        EmbeddedServer(Clock()) as server,
+        gateway(server.url) as one,
+        Client(one.ports["mqtt"], "here", properties=EXPIRY),
+    ):
+        server.client().hset(GATEWAYS, "a", '{"run": "a", "name": "there:1", "host": "h", "process": 1}')
+        server.client().set(lease_key("a"), "1")
+        assert cli.main(["mqtt", "session", "here", "--url", server.url]) == 0
+        assert "client         here" in capsys.readouterr().out
+        assert cli.main(["mqtt", "disconnect", "here", "--url", server.url]) == 0
+        assert cli.main(["mqtt", "clients", "--url", server.url]) == 3
+        assert "the gateway there:1 (process 1 on h) has not answered" in capsys.readouterr().err
