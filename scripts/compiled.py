@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
         return 0
     python = [str(PYTHON.absolute()), "-m"]
     if words[0] == "test":
-        pytest = ["pytest", "--rootdir", ".", "-c", "pyproject.toml", "-m", "not interpreted and not long"]
+        pytest = ["pytest", "--rootdir", ".", "-c", "pyproject.toml", "-m", "not interpreted and not long and not rare"]
         program = [*python, *pytest, *(words[1:] or OVER_THE_WIRE)]
     else:
         program = [*python, "tests.fuzz", *words[1:]]

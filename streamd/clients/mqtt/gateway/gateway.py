@@ -196,6 +196,8 @@ class Gateway:
 
     async def stop(self) -> None:
         """End orderly: clients are told, also where else to go, and all sessions are written."""
+        if self._is_stopping:
+            return
         self._is_stopping = self.is_draining = True
         for connection in list(self.connections):
             reference = self.ownership.reference()
