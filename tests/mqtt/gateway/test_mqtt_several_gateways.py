@@ -301,6 +301,7 @@ def test_a_session_of_the_first_version_is_taken_up(store):
     asyncio.run(main())
 
 
+@pytest.mark.interpreted(reason="the tail's links are replaced")
 def test_a_session_that_is_ahead_of_a_gateways_tail_gets_nothing_twice(streamd_store):
     async def main():
         async with two(streamd_store) as (one, other):
