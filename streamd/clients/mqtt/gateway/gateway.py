@@ -132,7 +132,9 @@ class Gateway:
         self._touched: list[Connection] = []
         self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
-        self.ownership = Ownership(self.link, self.run)
+        # A link of its own: a lease must not wait behind what many clients ask for.
+        self._lease_link = Link(target, "streamd-mqtt-lease")
+        self.ownership = Ownership(self._lease_link, self.run)
         self.publishing.may_send = lambda: self.ownership.is_valid
         self._owners = 0
         self.clock_ahead_ms = 0
@@ -151,7 +153,14 @@ class Gateway:
 
         Raises: CannotStart.
         """
-        for link in (self.link, self.history, self._waiting_link, self.shares.link, self.handing_over.link):
+        for link in (
+            self.link,
+            self.history,
+            self._waiting_link,
+            self.shares.link,
+            self.handing_over.link,
+            self._lease_link,
+        ):
             link.start()
         await self._until_up()
         try:
@@ -222,7 +231,7 @@ class Gateway:
                 pass
         for task in list(self._tasks):
             task.cancel()
-        for link in (self.link, self.history, self._waiting_link, self.handing_over.link):
+        for link in (self.link, self.history, self._waiting_link, self.handing_over.link, self._lease_link):
             await link.close()
         await self.client.aclose()
         self.access.close()
