@@ -468,3 +468,16 @@ def test_after_the_store_was_away_no_gateway_is_taken_for_dead(store, monkeypatc
             await device.publish(b"t", b"x")
 
     asyncio.run(main())
+
+
+def test_a_session_that_a_gateway_has_taken_for_a_client_that_is_not_there_is_let_go_at_once(store, monkeypatch):
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.handing_over._PATIENCE_S", 3_600)
+
+    async def main():
+        async with two(store) as (one, other), redis.asyncio.Redis.from_url(store) as client:
+            await leave_behind(client, "d", {"version": 2, "uid": "u", "expiry_s": 1_000}, one.run)
+            device = await lasting(other)
+            assert device.connack.session_present
+            assert (await client.get(pointer_key("d"))).startswith(b"6 " + other.run.encode())
+
+    asyncio.run(main())

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.ownership import told_key
 from streamd.clients.mqtt.store.link import Link, StoreFault, Words
-from streamd.clients.mqtt.store.records import Pointer, pointer_key
+from streamd.clients.mqtt.store.records import Pointer, pointer_key, resting
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
@@ -71,6 +71,8 @@ class HandingOver:
                 del self._told[next(iter(self._told))]
         session = self._gateway.clients.get(said["client"])
         if session is None or session.connection is None:
+            if "pointer" in said:
+                self._gateway.spawn(self._let_go(said["client"], said["pointer"]))
             return
         if "pointer" in said:
             if session.pointer is None or session.pointer.to_text() != said["pointer"]:
@@ -82,6 +84,16 @@ class HandingOver:
         self._gateway.takeovers.note(session.client_id, is_told=bool(said.get("is_told")))
         self._gateway.counters.takeovers += 1
         session.connection.close(Reason.SESSION_TAKEN_OVER)
+
+    async def _let_go(self, client_id: str, text: str) -> None:
+        """Let go of a session whose client is not here: its CONNECT has failed after the session was taken for it."""
+        gateway = self._gateway
+        async with gateway.lock(client_id):
+            if client_id in gateway.clients or client_id in gateway.leaving or client_id in gateway.unwritten:
+                return
+            pointer = Pointer.from_text(text.encode())
+            if pointer.run == gateway.run:
+                gateway.unwritten.write(client_id, pointer, resting(client_id, pointer, []))
 
     async def ask_for(self, client_id: str, pointer: Pointer) -> bool:
         """Ask the gateway that owns a session to let go.

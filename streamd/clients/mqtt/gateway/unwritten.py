@@ -88,6 +88,6 @@ class Unwritten:
 
 
 def _faults(replies: list[Any]) -> list[Exception]:
-    """Return the errors among replies, those of a transaction's commands too."""
+    """Return the errors among replies, those of a transaction's commands too; a hash that was taken away is none."""
     flat = [one for reply in replies for one in (reply if type(reply) is list else [reply])]
-    return [one for one in flat if isinstance(one, Exception)]
+    return [one for one in flat if isinstance(one, Exception) and "no such key" not in str(one)]
