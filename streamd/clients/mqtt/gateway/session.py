@@ -11,7 +11,7 @@ from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing, State
 from streamd.clients.mqtt.session.packs import Pack
-from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.positions import Position, furthest
 from streamd.clients.mqtt.store.records import Flying, Pointer, Record, Subscribed, Waiting, data_key, pointer_key
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import TailedLog
@@ -73,13 +73,6 @@ class Cursor:
             return self.position
         position = self.tailed.ring.position_at(self.number)
         return position if self.skip is None else furthest(self.skip, position)
-
-
-def furthest(one: Position, other: Position) -> Position:
-    """Return the position of all that has been seen at either one."""
-    if one.generation != other.generation:
-        return one if one.generation > other.generation else other
-    return Position(one.generation, tuple(map(max, one.at, other.at)))
 
 
 class LookedUp:

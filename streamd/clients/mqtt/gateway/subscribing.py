@@ -11,9 +11,8 @@ from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.packets import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
-from streamd.clients.mqtt.gateway.session import furthest
 from streamd.clients.mqtt.store.link import StoreFault, Words, encode
-from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.positions import Position, furthest
 from streamd.clients.mqtt.store.records import Subscribed, Waiting
 from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
 

@@ -25,11 +25,10 @@ LAG_MAX: Final = 10_000
 
 
 class TailedLog:
-    """The tail of one log. began: where this gateway began to read it."""
+    """The tail of one log."""
 
     def __init__(self, log: OpenLog, position: Position, ring: Ring) -> None:
         self.log = log
-        self.began = position
         self.ring = ring
         self.at = list(position.at)
         self.generation = position.generation
