@@ -19,6 +19,7 @@ from bench.ports import free_port
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.options import add_gateway_options
 from tests.documents.blocks import ROOT, Block, blocks_for
+from tests.integration.process import ServerProcess
 from tests.spark.deployments import make_certificates
 
 TEXT = (ROOT / "docs" / "mqtt.md").read_text(encoding="utf-8")
@@ -37,27 +38,33 @@ def options() -> dict[str, object]:
 
 
 class Shell:
-    """A directory where the lines of a block run; ports and addresses are those of this test."""
+    """A directory where the lines of a block run; ports, addresses and the store of a --url are those of this test."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.ports = {"1883": str(free_port()), "8883": str(free_port())}
+        self.ports = {port: str(free_port()) for port in ("1883", "1884", "8883")}
+        self.store: ServerProcess | None = None
         self.gateways: list[subprocess.Popen[str]] = []
         self.said = ""
 
     def run(self, line: str) -> None:
         """Run a line; a gateway stays."""
+        if "6379" in line:
+            self.store = self.store or ServerProcess(self.place / "store")
+            line = line.replace("6379", str(self.store.port))
         words = shlex.split(re.sub(r"10\.0\.0\.5|192\.0\.2\.7", "127.0.0.1", line))
         words = [self.ports.get(word, word) for word in words]
         if words[0] == "pip":
             (name,) = re.findall(r"\[(\w+)\]", words[2])
             project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
             assert name in project["optional-dependencies"]
-        elif words[0] == "streamd":
+        elif words[:2] == ["streamd", "mqtt"] and all(word.startswith("--") for word in words[2:3]):
             if "--port" not in words:
                 words += ["--port", self.ports["1883"]]
             self.start([sys.executable, "-m", *words])
         else:
+            if words[0] == "streamd":
+                words = [sys.executable, "-m", *words]
             if words[0] in ("mosquitto_pub", "mosquitto_sub"):
                 words += ["-p", self.ports["1883"]]
             done = subprocess.run(words, cwd=self.place, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
@@ -99,6 +106,8 @@ def shell() -> Iterator[Shell]:
         for one in shell.gateways:
             one.kill()
             one.communicate()
+        if shell.store is not None:
+            shell.store.stop()
 
 
 @needs_clients
