@@ -117,10 +117,14 @@ class Delivery:
         self._receivers[topic] = found, targets
         return targets
 
-    def deliver(self, tailed: TailedLog, entries: list[Stored], first: int) -> None:
-        """Send what came into a log to the sessions that keep up. first: the number of the first entry in the ring."""
+    def deliver(self, tailed: TailedLog, entries: list[Stored], first: int) -> bool:
+        """Send what came into a log to the sessions that keep up; return whether a session subscribes to any of it.
+
+        first: the number of the first entry in the ring.
+        """
         name = tailed.log.name
         number = first
+        is_heard = False
         for entry in entries:
             if entry.is_retained:
                 self._on_fold(tailed, entry)
@@ -133,13 +137,16 @@ class Delivery:
             groups = self.shared.find(entry.topic)
             for group in groups:
                 self._on_share(group.key, entry)
-            if entry.expires_ms is not None and not receivers and not groups:
+            if receivers or groups:
+                is_heard = True
+            elif entry.expires_ms is not None:
                 self._counters.messages_without_receiver += 1
             number += 1
         for cursor in list(self._ahead):
             if cursor.tailed is tailed:
                 self._ahead.discard(cursor)
                 self._advance(cursor)
+        return is_heard
 
     def show(self, entry: Stored) -> None:
         """Send a message of the gateway's own, of QoS 0, which no log has, to the sessions that have room for it."""

@@ -48,7 +48,8 @@ from streamd.clients.mqtt.store.publishing import Publishing
 from streamd.clients.mqtt.store.records import Shared
 from streamd.clients.mqtt.store.releases import Releases
 from streamd.clients.mqtt.store.replaying import Replay
-from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail
+from streamd.clients.mqtt.store.stored import Stored
+from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail, TailedLog
 from streamd.clients.server_url import without_password
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
@@ -332,12 +333,13 @@ class Gateway:
     def _positions(self, session: Session) -> dict[str, Position]:
         return {name: self.delivery.position(session, one.tailed) for name, one in self.delivery.replays.items()}
 
-    def _deliver(self, tailed: Any, entries: Any, first: int) -> None:
-        self.delivery.deliver(tailed, entries, first)
+    def _deliver(self, tailed: TailedLog, entries: list[Stored], first: int) -> bool:
+        is_heard = self.delivery.deliver(tailed, entries, first)
         self._flush()
         # One look at the clock for all: the first is the oldest of its shard.
         took_ms = self.now_ms() - entries[0].entry_id[0]
         self.counters.delivering.observe(max(took_ms, 0) / 1_000, len(entries))
+        return is_heard
 
     # Connections.
 

@@ -17,6 +17,7 @@ from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 _COUNT: Final = 2_000  # entries of a shard in one reply
 _BYTES: Final = 32 * 2**20  # of a reply
 _ASK_S: Final = 0.005  # between two looks while others write
+_UNHEARD_S: Final = 0.02  # the same while nobody here subscribes to what they write
 _IDLE_S: Final = 0.03  # without an entry, until a request waits for the next one
 _WAIT_MS: Final = 5_000
 _HINDERED_S: Final = 0.1
@@ -40,14 +41,16 @@ class TailedLog:
         return self.ring.end
 
 
-Deliver = Callable[[TailedLog, list[Stored], int], None]  # the entries, and the number of the first in the ring
+# Gets the entries, and the number of the first in the ring; returns whether a session subscribes to any of them.
+Deliver = Callable[[TailedLog, list[Stored], int], bool]
 
 
 class Tail:
     """The tail of all logs.
 
     While this gateway publishes, the request follows each batch of messages, one at a time. When others publish, it
-    asks now and then. While nothing comes, a request waits at the store, on a connection of its own.
+    asks now and then, less often if no session here subscribes to that. While nothing comes, a request waits at the
+    store, on a connection of its own.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Tail:
         self._stored_at_request = 0
         self._stored_seen = 0
         self._last_entry_s = 0.0
+        self._is_heard = False
         self._timer: asyncio.TimerHandle | None = None
         self._reached: list[tuple[int, Callable[[], None]]] = []
         self._fresh: list[Callable[[], None]] = []
@@ -187,7 +191,7 @@ class Tail:
         if count:
             self._last_entry_s = now
         if now - self._last_entry_s < _IDLE_S:
-            self._timer = self._loop.call_later(_ASK_S, self._ask)
+            self._timer = self._loop.call_later(_ASK_S if self._is_heard else _UNHEARD_S, self._ask)
         else:
             self._wait()
 
@@ -250,15 +254,18 @@ class Tail:
                 else:
                     size_bytes += sum(map(len, fields))
             tailed.at[shard] = at
+        is_heard = False
         for tailed, stored in found.values():
             first = tailed.ring.next
             size_bytes += tailed.ring.append(stored, Position(tailed.generation, tuple(tailed.at)))
             if stored:
-                self._deliver(tailed, stored, first)
+                is_heard |= self._deliver(tailed, stored, first)
             if tailed.ring.end.is_closed:
                 task = self._loop.create_task(self._next_generation(tailed))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+        if count:
+            self._is_heard = is_heard
         self._asked.came(count, size_bytes)
         return count, is_full
 
