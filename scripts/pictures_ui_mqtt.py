@@ -20,7 +20,8 @@ from streamd.base.clock import ManualClock
 from streamd.testing import EmbeddedServer
 
 SHOTS = {
-    "ui-mqtt-sessions.png": ("mqtt", "1000,725"),
+    "ui-mqtt-sessions.png": ("mqtt", "1000,790"),
+    "ui-mqtt-backends.png": ("mqtt?show=backends", "1000,520"),
     "ui-mqtt-session.png": ("mqtt/session?client=maintenance", "1000,860"),
     "ui-mqtt-retained.png": ("mqtt/retained", "1000,490"),
 }
@@ -75,7 +76,8 @@ class Client:
 @contextmanager
 def gateway(url: str) -> Iterator[int]:
     """Run `streamd mqtt` on a free port, which is yielded."""
-    words = [sys.executable, "-m", "streamd", "mqtt", "--url", url, "--port", "0"]
+    backends = ["--application", "archive", "--application", "billing"]
+    words = [sys.executable, "-m", "streamd", "mqtt", "--url", url, "--port", "0", *backends]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -98,6 +100,8 @@ def fill(server: EmbeddedServer, port: int, keep: Callable[[Client], Client]) ->
     dashboard.subscribe("plant/#", qos=1)
     archive = Client(port, "archive", "reports", 7 * DAY_S)
     archive.subscribe("plant/+/temperature", qos=1)
+    billing = keep(Client(port, "billing", "office", 7 * DAY_S))
+    billing.subscribe("plant/+/state", qos=1)
 
     def read(numbers: range) -> None:
         for number in numbers:
