@@ -24,7 +24,12 @@ async def read_by_tail(streams):
     store = Store(streams)
     publishing = SimpleNamespace(stored=0, backlog=0, around=None)
     delivered = []
-    tail = Tail(store, store, publishing, lambda tailed, entries, first: delivered.extend(entries), print)
+
+    def deliver(tailed, entries, first):
+        delivered.extend(entries)
+        return True
+
+    tail = Tail(store, store, publishing, deliver, print)
     position = Position.begin(1, len(streams))
     tailed = TailedLog(log_of(list(streams)), position, Ring(position, 1_000, MIB))
     tail.add(tailed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from streamd.clients.mqtt.codec.packets import PropertyValue
@@ -23,9 +22,11 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.packing import Packing
 
 More = tuple[tuple[int, PropertyValue], ...]
-_RECEIVERS_MAX: Final = 10_000  # topics
+_RECEIVERS_MAX: Final = 50_000  # topics that somebody gets
 _ALIAS_BYTES: Final = 8  # that a topic alias may add to a packet
 _TURN: Final = 2_000  # entries that one session looks at, before others have their turn
+_WALKED_MAX: Final = 64  # entries of the ring that a session goes through one by one
+_NOBODY: Final[dict[Session, Target]] = {}
 GAP: Final = "gap"  # the user property that tells a client that messages were removed before it got them
 
 
@@ -57,6 +58,19 @@ class Target:
         if len(subscribed) == len(self.subscribed):
             return self
         return Target(self.session, subscribed) if subscribed else None
+
+
+def _to_look_at(cursor: Cursor, number: int) -> Iterator[tuple[int, Stored]]:
+    """Return the entries of the ring, from a number on, that may be for a session, each with its number.
+
+    Of many they are found by the topics: ten thousand sessions that return must not walk the ring one by one.
+    """
+    ring = cursor.tailed.ring
+    if ring.next - number > _WALKED_MAX:
+        filters = cursor.filters
+        if "#" not in filters:
+            return cursor.tailed.topics.entries(filters, number)
+    return enumerate(ring.from_number(number), number)
 
 
 def _is_before(since: Position | None, entry: Stored) -> bool:
@@ -101,6 +115,8 @@ class Delivery:
     def receivers(self, topic: bytes) -> dict[Session, Target]:
         """Return how the messages of a topic are delivered, by session."""
         found = self.tree.find(topic)
+        if not found:
+            return _NOBODY
         known = self._receivers.get(topic)
         if known is not None and known[0] is found:
             return known[1]
@@ -420,20 +436,16 @@ class Delivery:
         elif number < ring.next:
             ring.go_on(cursor, number)
         session, skip = cursor.session, cursor.skip
-        for entry in islice(ring.from_number(number), _TURN):
-            if skip is not None and skip.has_passed(entry.generation, entry.shard, entry.entry_id):
-                number += 1
+        for looked, (at, entry) in enumerate(_to_look_at(cursor, number)):
+            is_seen = skip is not None and skip.has_passed(entry.generation, entry.shard, entry.entry_id)
+            if looked < _TURN and (is_seen or self.offer(session, entry)):
                 continue
-            if not self.offer(session, entry):
-                cursor.number = number
-                ring.stop(cursor, number)
-                return
-            number += 1
-        cursor.number = number
-        if number < ring.next:
-            ring.stop(cursor, number)
-            self._loop.call_soon(self.pump, session)
+            cursor.number = at
+            ring.stop(cursor, at)
+            if looked == _TURN:
+                self._loop.call_soon(self.pump, session)
             return
+        cursor.number = ring.next
         self._keeps_up(session, cursor)
 
     def _keeps_up(self, session: Session, cursor: Cursor) -> None:

@@ -6,7 +6,7 @@ K = TypeVar("K")  # whose subscription it is
 V = TypeVar("V")  # what is known of it
 
 # Topics whose subscriptions are remembered. Walking the tree takes ten times as long as a look-up.
-_KNOWN_MAX = 10_000
+_KNOWN_MAX = 50_000
 # Changes by a filter with a wildcard that a remembered answer is held against: many together cost more than a walk.
 _CHANGES_MAX = 8
 

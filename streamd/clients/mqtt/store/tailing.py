@@ -11,6 +11,7 @@ from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
 from streamd.clients.mqtt.store.refusals import Refusals
 from streamd.clients.mqtt.store.ring import Ring
+from streamd.clients.mqtt.store.ring_topics import RingTopics
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
 
@@ -31,6 +32,7 @@ class TailedLog:
     def __init__(self, log: OpenLog, position: Position, ring: Ring) -> None:
         self.log = log
         self.ring = ring
+        self.topics = RingTopics(ring)
         self.at = list(position.at)
         self.generation = position.generation
         self.keys = log.keys_of(log.handle.meta.generation(position.generation) or log.generation)
