@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import DATABASES_MAX
+from streamd.configuration.replication_options import REPLICATION_OPTIONS
 
 Value = int | bool | str
 
@@ -154,9 +155,16 @@ _COMPACT_FORMS: Final = tuple(
     )
 )
 
+_REPLICATION: Final = tuple(
+    Option(name, kind, default, text, least, greatest, flag=is_flag)
+    for name, kind, default, text, least, greatest, is_flag in REPLICATION_OPTIONS
+)
+
 OPTIONS: Final[dict[str, Option]] = {
     option.name: option
     for option in (
+        *_REPLICATION,
+        Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
         Option(
             "port",
             "integer",
@@ -370,11 +378,15 @@ OPTIONS: Final[dict[str, Option]] = {
 }
 
 # What nobody is shown but who asks for it by CONFIG GET.
-SECRET_OPTIONS: Final = frozenset({"requirepass", "tls-key-file-pass"})
+SECRET_OPTIONS: Final = frozenset({"requirepass", "masterauth", "tls-key-file-pass"})
 
 # Other names of options, as Redis has them.
 ALIASES: Final = {
     "lua-time-limit": "busy-reply-threshold",
+    "slaveof": "replicaof",
+    "slave-announce-ip": "replica-announce-ip",
+    "slave-announce-port": "replica-announce-port",
+    "slave-priority": "replica-priority",
     **{
         option.name.replace("listpack", "ziplist"): option.name
         for option in _COMPACT_FORMS

@@ -17,6 +17,7 @@ from streamd.connected.keyspace_events import ALL_CLASSES, KeyspaceEvents
 from streamd.connected.latency import Latency
 from streamd.connected.monitor import redacted
 from streamd.connected.pubsub import PubSub
+from streamd.connected.replication_ports import Alone, Replication
 from streamd.connected.slowlog import SlowLog
 from streamd.connected.tracking import Tracking
 from streamd.data.followers import EveryKey
@@ -98,6 +99,8 @@ class State:
     run_id: 40 hexadecimal digits, new at every start.
     persistence: returns the fields of INFO that a journal changes.
     journal: None without one.
+    read_only: the error for commands that write, on a replica; None on a primary. stream_defaults: on a replica, the
+        primary's settings for new streams: seconds, idempotent IDs of a producer.
     is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end; busy_error:
         returns the error for most commands then.
@@ -166,6 +169,9 @@ class State:
         self.port = config.integer("port")
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
+        self.replication: Replication = Alone(self.run_id)
+        self.read_only: CommandError | None = None
+        self.stream_defaults: tuple[int, int] | None = None
         self.active_expire = True
         self.scripts_may_all = False
         self.journal: Journal | None = None
@@ -197,6 +203,17 @@ class State:
         self.write_error = error
         self.restrict()
 
+    def set_replica(self, error: CommandError | None) -> None:
+        """Say whether this server is a replica, which answers `error` to commands that write and removes nothing by
+        itself.
+        """
+        self.read_only = error
+        if error is None:
+            self.stream_defaults = None
+        for db in self.keyspace:
+            db.keeps_expired = error is not None
+        self.restrict()
+
     def refuse_growth(self, is_full: bool) -> None:
         """Say whether commands with the flag `denyoom` are refused, because memory is above its limit."""
         if is_full != self.is_full:
@@ -219,6 +236,7 @@ class State:
             or self.is_busy
             or self.is_full
             or self.write_error is not None
+            or self.read_only is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
             or self.scripts_may_all
@@ -230,6 +248,8 @@ class State:
             raise self.busy_error()
         if self.is_loading and "loading" not in flags:
             raise CommandError("LOADING Redis is loading the dataset in memory")
+        if self.read_only is not None and "write" in flags:
+            raise self.read_only
         if self.write_error is not None and "write" in flags:
             raise self.write_error
         if self.is_full and "denyoom" in flags:

@@ -44,6 +44,7 @@ class Barrier:
         self._sync_wanted = False
         self._next_job: tuple[Callable[[], None], Done] | None = None
         self.writers: list[Client] = []  # of the running turn; one that wrote twice may be there twice
+        self.ship: Callable[[list[Client]], None] = lambda writers: None
         self.on_synced: Callable[[], None] = lambda: None
         self.on_sync_failed: Callable[[], None] = lambda: None
         self.is_dead = False
@@ -76,6 +77,11 @@ class Barrier:
                     return
                 self._fail_write(error)
                 self._take_back()
+        if journal.writer.shipped is not None:
+            self.ship(self.writers)
+            if state.to_flush:
+                clients += state.to_flush
+                state.to_flush = []
         self.writers.clear()
         always = state.config.values["appendfsync"] == "always"
         if self._pending is None and (

@@ -42,6 +42,8 @@ from streamd.resp.slicing import sliced
 from streamd.resp.template import RequestRows
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 
+_UNBLOCKED = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+
 
 class Engine:
     """Executes requests.
@@ -106,6 +108,7 @@ class Engine:
             client.unwatch()
         state.pubsub.leave(client)
         state.tracking.leave(client)
+        state.replication.leave(client)
         if state.clients.pop(client.id, None) is not None:
             state.stats.bytes_in += client.bytes_in
             state.stats.bytes_out += client.bytes_out
@@ -396,6 +399,17 @@ class Engine:
             self.state.guard(client, "the reply at the end of a wait", client.reply, reply)
         self.state.wants_flush(client)
         self._resumed.append(client)
+
+    def end_waits(self) -> None:
+        """End what clients wait for with an error, and their connections: this server is no primary any more."""
+        for client in list(self.state.clients.values()):
+            if client.waiter is not None:
+                self.unblock(client.waiter, CommandError(_UNBLOCKED))
+                client.close_soon = True
+
+    def serve_ready(self) -> None:
+        """Serve the clients that wait for keys which something else than a request has changed."""
+        self._serve_and_resume()
 
     def end_pause(self) -> None:
         """Let paused clients go on."""

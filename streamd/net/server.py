@@ -13,6 +13,7 @@ from streamd.base.heap import IdleTrim
 from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log
 from streamd.configuration.server_options import Config, ConfigError
+from streamd.connected.replication_ports import Alone
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem
@@ -22,8 +23,20 @@ from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
+from streamd.net.replica_link import Connector
 from streamd.net.threads import JournalThread
 from streamd.net.transferring import transfer
+from streamd.replication.replication import Replication
+
+
+def primary_of(config: Config) -> tuple[str, int] | None:
+    """Return host and port of the primary that the configuration names; None without one. Raises: ConfigError."""
+    words = config.text("replicaof").split()
+    if not words:
+        return None
+    if len(words) != 2 or not words[1].isdigit() or not 0 < int(words[1]) <= 65_535:
+        raise ConfigError(f"replicaof '{' '.join(words)}': give host and port of the primary, as in 10.0.0.5 6379")
+    return words[0], int(words[1])
 
 
 class AddressError(OSError):
@@ -215,7 +228,8 @@ class Server:
             self._close_journal()
         elif self.persistence is None:
             try:
-                self._open_journal(anew=True)
+                persistence = self._open_journal(anew=True)
+                self.engine.state.replication = self._make_replication(persistence)
             except (DamagedError, OSError) as error:
                 log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
@@ -228,7 +242,25 @@ class Server:
                 on_progress(persistence)
                 await asyncio.sleep(0)
                 until_us = self.clock.monotonic_us() + LOAD_TURN_US
+        replication = self._make_replication(persistence)
+        replication.take_role(primary_of(self.config))
         persistence.begin()
+        self.engine.state.replication = replication
+        replication.begin()
+
+    def _make_replication(self, persistence: Persistence) -> Replication:
+        self._connector = Connector(self._loop)
+        engine = self.engine
+        return Replication(
+            engine.state,
+            persistence,
+            self._connector,
+            engine.serve,
+            engine.serve_ready,
+            engine.end_waits,
+            engine.connect,
+            self.end_turn,
+        )
 
     def _journal_failed(self, reason: str) -> None:
         """Stop without sending anything: unacknowledged writes must stay so."""
@@ -239,6 +271,10 @@ class Server:
         self._loop.call_soon(self.request_stop)
 
     def _close_journal(self) -> None:
+        replication = self.engine.state.replication
+        if isinstance(replication, Replication):
+            replication.close()
+            self.engine.state.replication = Alone(self.engine.state.run_id)
         if self.persistence is not None:
             failure = self.persistence.close()
             if self._stopping:

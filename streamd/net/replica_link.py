@@ -1,0 +1,85 @@
+"""The connection of a replica to its primary: an asyncio.Protocol around the link's state machine."""
+
+import asyncio
+from typing import cast
+
+from streamd.base.errors import reason_of
+from streamd.replication.following import Link
+
+
+class LinkConnection(asyncio.Protocol):
+    """One connection; what comes when it was closed reaches nobody."""
+
+    def __init__(self, link: Link) -> None:
+        self._link: Link | None = link
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        self.transport = cast(asyncio.Transport, transport)
+        if self._link is None:
+            self.transport.abort()
+        else:
+            self._link.connected()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand bytes to the link."""
+        if self._link is not None:
+            self._link.received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell the link."""
+        if self._link is not None:
+            link, self._link = self._link, None
+            link.lost("the connection was lost" if error is None else f"the connection was lost: {reason_of(error)}")
+
+    def close(self) -> None:
+        """Close, and tell the link nothing more."""
+        self._link = None
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Connector:
+    """Makes the connections of a link, one at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.connection: LinkConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def connect(self, link: Link, host: str, port: int) -> None:
+        """Begin to connect."""
+        self.close()
+        self.connection = connection = LinkConnection(link)
+        self._task = self._loop.create_task(self._connect(connection, link, host, port))
+
+    async def _connect(self, connection: LinkConnection, link: Link, host: str, port: int) -> None:
+        try:
+            await self._loop.create_connection(lambda: connection, host, port)
+        except (OSError, UnicodeError) as error:
+            if self.connection is connection:
+                link.lost(f"cannot connect: {reason_of(error)}")
+
+    def send(self, data: bytes) -> None:
+        """Send bytes over the present connection."""
+        if self.connection is not None and self.connection.transport is not None:
+            self.connection.transport.write(data)
+
+    def pause_reading(self, is_paused: bool) -> None:
+        """Take no bytes from the present connection, or take them again."""
+        if self.connection is None or self.connection.transport is None:
+            return
+        if is_paused:
+            self.connection.transport.pause_reading()
+        else:
+            self.connection.transport.resume_reading()
+
+    def close(self) -> None:
+        """End the present connection, or the attempt to make one."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None

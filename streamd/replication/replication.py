@@ -1,0 +1,263 @@
+"""A server's part in replication: primary or replica, and the change from one to the other."""
+
+from collections.abc import Callable
+from typing import Final
+
+from streamd.base.errors import CommandError
+from streamd.base.log import log
+from streamd.connected.blocking import Waiter
+from streamd.connected.client import Client
+from streamd.connected.replication_ports import Greeting, backlog_fields
+from streamd.connected.state import State
+from streamd.durability.persistence import Persistence
+from streamd.replication.feeding import Feeding
+from streamd.replication.replica_side import Network, ReplicaSide
+from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
+
+# As ROLE shows a link's states.
+_SHOWN: Final = {"handshake": "connecting", "load": "sync"}
+READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
+_NOTE_EVERY_MS: Final = 1_000
+
+
+class Replication:
+    """One server's replication, while it has a journal: the object behind the commands, see the port."""
+
+    def __init__(
+        self,
+        state: State,
+        persistence: Persistence,
+        network: Network,
+        serve: Callable[[list[Waiter[Client]]], None],
+        serve_ready: Callable[[], None],
+        end_waits: Callable[[], None],
+        connect_client: Callable[[], Client],
+        end_turn: Callable[[], None],
+    ) -> None:
+        """serve: tries waiters again. serve_ready, connect_client, end_turn: see ReplicaSide. end_waits: ends what
+        clients wait for, because the role changes.
+        """
+        self._state, self._persistence, self._end_waits = state, persistence, end_waits
+        self.standing = Standing(lambda: f"{state.random.getrandbits(160):040x}")
+        self.feeding = Feeding(state, self.standing, serve, persistence.journal)
+        self.side = ReplicaSide(
+            state, persistence, self.standing, self.feeding, network, serve_ready, connect_client, end_turn, self._taken
+        )
+        self.link = self.side.link
+        persistence.barrier.ship = self.feeding.end_turn
+        self._noted_ms = 0
+        self._noted_offset = -1
+
+    # -- start and end --------------------------------------------------------------------------------------------
+
+    def take_role(self, given: tuple[str, int] | None) -> None:
+        """Take the role that the loaded journal notes, or else the one that the configuration gives.
+
+        given: the primary that the configuration names.
+        """
+        standing = self.standing
+        words = self._persistence.history
+        standing.take(None if words is None else noted(words))
+        if not standing.was_noted:
+            standing.primary = given
+        elif given is not None and given != standing.primary:
+            what = "a primary" if standing.primary is None else "a replica of {}:{}".format(*standing.primary)
+            text = "the journal says that this server is %s, so replicaof %s %d does not count; REPLICAOF changes it"
+            log.warning("replicaof-passed-over", text, what, *given)
+        self._state.set_replica(READ_ONLY if standing.is_replica else None)
+
+    def begin(self) -> None:
+        """Begin, with the journal ready for writing."""
+        if self.standing.is_replica:
+            self._become_replica()
+        elif self.standing.was_noted:
+            self.feeding.begin()
+        if self.standing.was_noted:
+            self._note()
+
+    def close(self) -> None:
+        """End the links, and note where the state stands: nothing follows in the journal."""
+        self.side.stop()
+        writer = self._persistence.journal.writer
+        if self.standing.was_noted and writer is not None:
+            writer.append_own(self.standing.note(ENDED))
+
+    def _note(self) -> None:
+        """Note in the journal where the state stands."""
+        writer = self._persistence.journal.writer
+        assert writer is not None
+        self.standing.was_noted = True
+        self._noted_ms = self._state.time.monotonic_ms
+        self._noted_offset = self.standing.history.offset
+        writer.append_own(self.standing.note())
+
+    def note_of_rewrite(self) -> list[bytes] | None:
+        """Return the note for a journal that is being rewritten, which says nothing of the offset."""
+        self._noted_offset = -1
+        return self.standing.note(UNKNOWN) if self.standing.was_noted else None
+
+    def tick(self, stop: Callable[[], bool]) -> bool:
+        """Do what is due; return whether there is more to be done at once."""
+        if self.standing.is_replica:
+            return self.side.tick(stop)
+        is_due = self._state.time.monotonic_ms - self._noted_ms >= _NOTE_EVERY_MS
+        if self.feeding.ring is not None and is_due and self._noted_offset != self.standing.history.offset:
+            self._note()
+        return False
+
+    # -- roles ----------------------------------------------------------------------------------------------------
+
+    def follow(self, host: str, port: int) -> bool:
+        """Become a replica of a server; return False if it is that already."""
+        if self.standing.primary == (host, port):
+            return False
+        was_replica = self.standing.is_replica
+        self.side.stop()
+        self.standing.primary = (host, port)
+        if not was_replica:
+            self._end_waits()
+        self._note()
+        self._become_replica()
+        log.warning("replica-begins", "a replica of %s:%d from now on", host, port)
+        return True
+
+    def lead(self) -> None:
+        """Become a primary that continues the history of the one before."""
+        if not self.standing.is_replica:
+            return
+        self.side.stop()
+        self.standing.primary = None
+        self.standing.branch()
+        self._state.set_replica(None)
+        self.feeding.begin()
+        self._note()
+        self._persistence.lead()
+        log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
+
+    def _become_replica(self) -> None:
+        writer = self._persistence.journal.writer
+        assert writer is not None
+        writer.shipped = None
+        self._state.set_replica(READ_ONLY)
+        self.feeding.begin()
+        self.side.start()
+
+    def _taken(self) -> None:
+        """Begin with another state."""
+        self.feeding.end()
+        self.feeding.begin()
+        self._note()
+
+    # -- what commands ask ----------------------------------------------------------------------------------------
+
+    def kind_of(self, client: Client) -> str:
+        """Return the kind of a client."""
+        if client is self.side.client:
+            return "master"
+        return "replica" if client in self.feeding.followers else "normal"
+
+    def leave(self, client: Client) -> None:
+        """Forget a client that has gone."""
+        self.feeding.leave(client)
+
+    def greet(self, client: Client) -> Greeting:
+        """Return what a client has said of itself."""
+        return self.feeding.greet(client)
+
+    def continues(self, client: Client, replid: str, offset: int) -> bool:
+        """Let a replica go on, if that can be."""
+        self._check_linked()
+        return self.feeding.continues(client, replid, offset)
+
+    def copy_whole(self, client: Client) -> bool:
+        """Begin to send the whole state. Raises: CommandError."""
+        self._check_linked()
+        is_begun = self.feeding.copy_whole(client, self._persistence.backups)
+        if not self.standing.was_noted:
+            self._note()
+        return is_begun
+
+    def _check_linked(self) -> None:
+        if self.standing.is_replica and self.link.state != "connected":
+            raise CommandError("NOMASTERLINK Can't SYNC while not connected with my master")
+
+    def acknowledge(self, client: Client, offset: int, synced: int | None) -> None:
+        """Note how far a replica is."""
+        self.feeding.acknowledge(client, offset, synced)
+
+    def count(self, client: Client, *, synced: bool = False) -> int:
+        """Return how many replicas have a client's last write."""
+        return self.feeding.count(client, synced=synced)
+
+    def ask(self, waiter: Waiter[Client], *, synced: bool = False) -> None:
+        """Have replicas acknowledge, and try a waiter again when they do."""
+        self.feeding.ask(waiter)
+
+    def role(self) -> list[object]:
+        """Return the reply of ROLE."""
+        standing = self.standing
+        if standing.primary is not None:
+            state = _SHOWN.get(self.link.state, self.link.state)
+            offset = standing.history.offset if state == "connected" else -1
+            return [b"slave", standing.primary[0].encode(), standing.primary[1], state.encode(), offset]
+        replicas = []
+        for one in self.feeding.followers.values():
+            if one.is_online:
+                host, port = one.address
+                replicas.append([host.encode(), b"%d" % port, b"%d" % max(0, one.acked)])
+        return [b"master", standing.history.offset, replicas]
+
+    def fields(self) -> dict[str, object]:
+        """Return the fields of INFO's section Replication."""
+        standing, feeding, config = self.standing, self.feeding, self._state.config
+        history, ring = standing.history, feeding.ring
+        fields: dict[str, object] = {"role": "master" if standing.primary is None else "slave"}
+        if standing.primary is not None:
+            fields |= self._link_fields(*standing.primary)
+            fields |= {
+                "slave_priority": config.integer("replica-priority"),
+                "slave_read_only": 1,
+                "replica_announced": 1,
+            }
+        fields["connected_slaves"] = len(feeding.followers)
+        now_ms = self._state.clock.monotonic_ms()
+        for number, one in enumerate(feeding.followers.values()):
+            host, port = one.address
+            state = "online" if one.is_online else "send_bulk"
+            lag = (now_ms - one.acked_ms) // 1_000 if one.is_online else 0
+            fields[f"slave{number}"] = f"ip={host},port={port},state={state},offset={max(0, one.acked)},lag={lag}"
+        fields |= {
+            "master_failover_state": "no-failover",
+            "master_replid": history.replid,
+            "master_replid2": history.replid2,
+            "master_repl_offset": max(0, history.offset),
+            "second_repl_offset": history.second,
+        }
+        size = config.integer("repl-backlog-size")
+        if ring is None:
+            return fields | backlog_fields(False, size, 0, 0)
+        return fields | backlog_fields(True, size, ring.start + 1, ring.end - ring.start)
+
+    def _link_fields(self, host: str, port: int) -> dict[str, object]:
+        link, offset = self.link, max(0, self.standing.history.offset)
+        is_up = link.state == "connected"
+        now_ms = self._state.clock.monotonic_ms()
+        is_syncing = link.state in ("sync", "load")
+        fields: dict[str, object] = {
+            "master_host": host,
+            "master_port": port,
+            "master_link_status": "up" if is_up else "down",
+            "master_last_io_seconds_ago": (now_ms - link.last_ms) // 1_000 if is_up else -1,
+            "master_sync_in_progress": int(is_syncing),
+            "slave_read_repl_offset": offset,
+            "slave_repl_offset": offset,
+        }
+        if is_syncing:
+            fields |= {"master_sync_read_bytes": link.copied, "master_sync_last_io_seconds_ago": 0}
+        if not is_up:
+            fields["master_link_down_since_seconds"] = max(0, now_ms - link.down_ms) // 1_000
+        return fields | {
+            "master_current_sync_attempts": link.attempts,
+            "master_total_sync_attempts": link.attempts,
+            "master_link_up_since_seconds": (now_ms - link.up_ms) // 1_000 if is_up else -1,
+        }
