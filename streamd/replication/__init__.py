@@ -1,1 +1,1 @@
-"""Replication: a primary ships the units of its journal in frames, and a replica writes and applies them."""
+"""Replication: a primary ships the units of its journal in frames, which a replica writes and applies."""

@@ -61,8 +61,11 @@ class Host(Protocol):
 
 
 class Link:
-    """The link of a replica. state: as ROLE shows it, or `load`. began_ms: of the present connection; up_ms, down_ms: since
-    when the link is up, or down, on the monotonic clock. last_ms: when bytes came last.
+    """The link of a replica.
+
+    state: as ROLE shows it, or `handshake`, or `load`. up_ms, down_ms: since when the link is up, or down, on the
+    monotonic clock. last_ms: when bytes came last. attempts: connections; copies: of these, such that take the whole
+    state. copied: its bytes so far.
     """
 
     def __init__(
@@ -75,7 +78,6 @@ class Link:
         self.last_ms = self.up_ms = self.down_ms = self._acked_ms = 0
         self.attempts = self.copies = 0
         self.copied = 0
-        self.copy_total = 0
         self._failures = 0
         self._next_ms = 0
         self._lines = b""

@@ -20,7 +20,10 @@ class FrameRing:
         self._frames: deque[Frame] = deque()
 
     def append(self, frame: Frame, keep_from: int | None = None) -> None:
-        """Add the next frame, and drop the oldest that have no room; keep_from: an offset that somebody is to read from."""
+        """Add the next frame, and drop the oldest that have no room.
+
+        keep_from: an offset that somebody is still to read from.
+        """
         assert frame.before == self.end
         self._frames.append(frame)
         self.end = frame.after

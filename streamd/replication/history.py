@@ -1,4 +1,4 @@
-"""The history of a data set: an ID, and how far it has come, so that two servers know whether one continues the other."""
+"""The history of a data set: an ID and an offset, by which two servers know whether one continues the other."""
 
 from dataclasses import dataclass, replace
 from typing import Final
