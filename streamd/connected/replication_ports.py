@@ -35,9 +35,6 @@ class Replication(Protocol):
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Replication, in Redis's order."""
 
-    def kind_of(self, client: Client) -> str:
-        """Return `replica` or `master` for the ends of links, `normal` for any other client."""
-
     def leave(self, client: Client) -> None:
         """Forget a client that has gone."""
 
@@ -72,7 +69,7 @@ class Replication(Protocol):
     def count(self, client: Client, *, synced: bool = False) -> int:
         """Return how many replicas have the last write of a client, in their journals or on their disks."""
 
-    def ask(self, waiter: Waiter[Client], *, synced: bool = False) -> None:
+    def ask(self, waiter: Waiter[Client]) -> None:
         """Have replicas acknowledge at the end of this turn, and try a waiter again when they do."""
 
 
@@ -89,10 +86,6 @@ class Alone:
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Replication."""
         return primary_fields(self._run_id, NO_ID, 0, -1) | backlog_fields(False, 0, 0, 0)
-
-    def kind_of(self, client: Client) -> str:
-        """Return `normal`."""
-        return "normal"
 
     def leave(self, client: Client) -> None:
         """Do nothing."""
@@ -131,7 +124,7 @@ class Alone:
         """Return 0."""
         return 0
 
-    def ask(self, waiter: Waiter[Client], *, synced: bool = False) -> None:
+    def ask(self, waiter: Waiter[Client]) -> None:
         """Do nothing: nobody will acknowledge."""
 
 

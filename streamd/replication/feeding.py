@@ -159,6 +159,7 @@ class Feeding:
     def _join(self, client: Client, offset: int) -> Follower:
         follower = Follower(client, self.greet(client), self._state.time.monotonic_ms)
         follower.sent = offset
+        client.kind = "replica"
         self.followers[client] = follower
         return follower
 
@@ -166,7 +167,8 @@ class Feeding:
         """Yield the files up to their sizes, and the frames that have come since."""
         history = self._standing.history
         yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), follower.sent)
-        yield b"#streamd files %d\n" % len(sizes)
+        keys = sum(len(db.values) for db in self._state.keyspace)
+        yield b"#streamd files %d %d\n" % (len(sizes), keys)
         digest = xxh3_64()
         for number, size in enumerate(sizes):
             yield b"#streamd file %d\n" % size

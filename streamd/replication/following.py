@@ -50,6 +50,12 @@ class Host(Protocol):
     def acknowledge(self) -> None:
         """Acknowledge what was applied, as soon as it is in the journal."""
 
+    def asked(self) -> None:
+        """Acknowledge, and again when the journal is on the disk."""
+
+    def keys(self) -> int:
+        """Return how many keys there are here."""
+
     def receive(self, count: int) -> Incoming:
         """Prepare to receive so many files. Raises: OSError."""
 
@@ -87,13 +93,17 @@ class Link:
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
-        self._must_copy = False
+        self._must_copy = self._may_empty = False
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Follow the primary of the standing from now on."""
+    def start(self, may_empty: bool = False) -> None:
+        """Follow the primary of the standing from now on.
+
+        may_empty: take the state of an empty primary, too, though it has another history.
+        """
         self.stop()
+        self._may_empty = may_empty
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -154,7 +164,7 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
-        self._must_copy = False
+        self._must_copy = self._may_empty = False
         self._incoming = None
         self._failures = 0
         self._go_on()
@@ -203,12 +213,21 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = line.split()
-            if words[:2] != [b"#streamd", b"files"] or len(words) != 3 or not 1 <= int(words[2]) <= FILES_MAX:
+            if words[:2] != [b"#streamd", b"files"] or len(words) != 4 or not 1 <= int(words[2]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
+            if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
+                raise LinkFault(
+                    f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
+                    "send REPLICAOF again to have them removed"
+                )
             self._incoming = self._host.receive(int(words[2]))
             self.state = "sync"
         else:
             self._take_reply(line)
+
+    def _is_foreign(self) -> bool:
+        history = self._standing.history
+        return self._replid not in (history.replid, history.replid2)
 
     def _take_file_line(self, line: bytes) -> None:
         incoming, words = self._incoming, line.split()
@@ -314,7 +333,7 @@ class Link:
                 self._host.apply(one)
         if is_asked:
             self._acked_ms = self._now_ms()
-            self._host.acknowledge()
+            self._host.asked()
 
     # -- the end of a connection ----------------------------------------------------------------------------------
 

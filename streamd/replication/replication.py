@@ -31,7 +31,7 @@ class Replication:
         serve: Callable[[list[Waiter[Client]]], None],
         serve_ready: Callable[[], None],
         end_waits: Callable[[], None],
-        connect_client: Callable[[], Client],
+        connect_client: Callable[[str], Client],
         end_turn: Callable[[], None],
     ) -> None:
         """serve: tries waiters again. serve_ready, connect_client, end_turn: see ReplicaSide. end_waits: ends what
@@ -45,6 +45,7 @@ class Replication:
         )
         self.link = self.side.link
         persistence.barrier.ship = self.feeding.end_turn
+        persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
         self._noted_offset = -1
 
@@ -110,14 +111,17 @@ class Replication:
     def follow(self, host: str, port: int) -> bool:
         """Become a replica of a server; return False if it is that already."""
         if self.standing.primary == (host, port):
+            if self.link.state != "connected":
+                self.side.start(may_empty=True)
             return False
         was_replica = self.standing.is_replica
         self.side.stop()
         self.standing.primary = (host, port)
         if not was_replica:
+            self._persistence.barrier.drop_unanswered()
             self._end_waits()
         self._note()
-        self._become_replica()
+        self._become_replica(may_empty=True)
         log.warning("replica-begins", "a replica of %s:%d from now on", host, port)
         return True
 
@@ -134,13 +138,13 @@ class Replication:
         self._persistence.lead()
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
-    def _become_replica(self) -> None:
+    def _become_replica(self, may_empty: bool = False) -> None:
         writer = self._persistence.journal.writer
         assert writer is not None
         writer.shipped = None
         self._state.set_replica(READ_ONLY)
         self.feeding.begin()
-        self.side.start()
+        self.side.start(may_empty)
 
     def _taken(self) -> None:
         """Begin with another state."""
@@ -149,12 +153,6 @@ class Replication:
         self._note()
 
     # -- what commands ask ----------------------------------------------------------------------------------------
-
-    def kind_of(self, client: Client) -> str:
-        """Return the kind of a client."""
-        if client is self.side.client:
-            return "master"
-        return "replica" if client in self.feeding.followers else "normal"
 
     def leave(self, client: Client) -> None:
         """Forget a client that has gone."""
@@ -189,7 +187,7 @@ class Replication:
         """Return how many replicas have a client's last write."""
         return self.feeding.count(client, synced=synced)
 
-    def ask(self, waiter: Waiter[Client], *, synced: bool = False) -> None:
+    def ask(self, waiter: Waiter[Client]) -> None:
         """Have replicas acknowledge, and try a waiter again when they do."""
         self.feeding.ask(waiter)
 
