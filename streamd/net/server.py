@@ -39,6 +39,15 @@ def primary_of(config: Config) -> tuple[str, int] | None:
     return words[0], int(words[1])
 
 
+def check_replication(config: Config) -> None:
+    """Check that the options of replication can be followed. Raises: ConfigError."""
+    if config["appendonly"]:
+        return
+    for name in ("replicaof", "min-replicas-to-write"):
+        if config[name]:
+            raise ConfigError(f"{name} needs a journal, of which replicas are made; start with --appendonly yes")
+
+
 class AddressError(OSError):
     """An address that cannot be listened on; the message is one line for the user. flags: the flags for another one."""
 
@@ -157,6 +166,7 @@ class Server:
         self.engine.want_turn = self._tick_soon
         if self.measures is not None:
             self._prepare_metrics()
+        check_replication(self.config)
         if self.config["appendonly"]:
             self._open_journal()
         try:
@@ -225,6 +235,9 @@ class Server:
     def _appendonly_changed(self) -> None:
         """Begin or end the journal. Raises: ConfigError with Redis's text."""
         if not self.config["appendonly"]:
+            replication = self.engine.state.replication
+            if isinstance(replication, Replication) and replication.is_needed:
+                raise ConfigError("a replica, and a primary with replicas, need their journal")
             self._close_journal()
         elif self.persistence is None:
             try:

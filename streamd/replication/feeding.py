@@ -216,6 +216,11 @@ class Feeding:
             (one.synced if synced else one.acked) >= client.written for one in self.followers.values() if one.is_online
         )
 
+    def good(self) -> int:
+        """Return how many replicas have acknowledged something within `min-replicas-max-lag`."""
+        now_ms, lag_ms = self._state.time.monotonic_ms, 1_000 * self._state.config.integer("min-replicas-max-lag")
+        return sum(one.is_online and now_ms - one.acked_ms <= lag_ms for one in self.followers.values())
+
     def ask(self, waiter: Waiter[Client]) -> None:
         """Ask for acknowledgements at the end of the turn, and try a waiter again when they come."""
         self._waiters.append(waiter)

@@ -16,6 +16,7 @@ from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
 
 # As ROLE shows a link's states.
 _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
+FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write.")
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
 _NOTE_EVERY_MS: Final = 1_000
 
@@ -44,6 +45,8 @@ class Replication:
             state, persistence, self.standing, self.feeding, network, serve_ready, connect_client, end_turn, self._taken
         )
         self.link = self.side.link
+        for name in ("min-replicas-to-write", "min-replicas-max-lag"):
+            state.config.on_change(name, self.look_for_replicas)
         persistence.barrier.ship = self.feeding.end_turn
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
@@ -92,6 +95,12 @@ class Replication:
         self._noted_offset = self.standing.history.offset
         writer.append_own(self.standing.note())
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether this server is a replica, or has replicas, or needs them for writes."""
+        wanted = self._state.config.integer("min-replicas-to-write")
+        return self.standing.is_replica or bool(self.feeding.followers) or wanted > 0
+
     def note_of_rewrite(self) -> list[bytes] | None:
         """Return the note for a journal that is being rewritten, which says nothing of the offset."""
         self._noted_offset = -1
@@ -101,10 +110,16 @@ class Replication:
         """Do what is due; return whether there is more to be done at once."""
         if self.standing.is_replica:
             return self.side.tick(stop)
+        self.look_for_replicas()
         is_due = self._state.time.monotonic_ms - self._noted_ms >= _NOTE_EVERY_MS
         if self.feeding.ring is not None and is_due and self._noted_offset != self.standing.history.offset:
             self._note()
         return False
+
+    def look_for_replicas(self) -> None:
+        """Refuse writes while there are fewer good replicas than wanted, or take them again."""
+        wanted = self._state.config.integer("min-replicas-to-write")
+        self._state.need_replicas(FEW_REPLICAS if wanted and self.feeding.good() < wanted else None)
 
     # -- roles ----------------------------------------------------------------------------------------------------
 
@@ -143,6 +158,7 @@ class Replication:
         assert writer is not None
         writer.shipped = None
         self._state.set_replica(READ_ONLY)
+        self._state.need_replicas(None)
         self.feeding.begin()
         self.side.start(may_empty)
 
@@ -218,6 +234,8 @@ class Replication:
                 "replica_announced": 1,
             }
         fields["connected_slaves"] = len(feeding.followers)
+        if config.integer("min-replicas-to-write"):
+            fields["min_slaves_good_slaves"] = feeding.good()
         now_ms = self._state.clock.monotonic_ms()
         for number, one in enumerate(feeding.followers.values()):
             host, port = one.address
