@@ -49,6 +49,9 @@ class Replication(Protocol):
     def greet(self, client: Client) -> Greeting:
         """Return what a client has said of itself, to be changed."""
 
+    def promote(self, replid: str) -> None:
+        """Become a primary because the present one, with this history, says so. Raises: CommandError."""
+
     def continues(self, client: Client, replid: str, offset: int) -> bool:
         """Let a replica go on from an offset, if that can be; return whether it does."""
 
@@ -59,6 +62,12 @@ class Replication(Protocol):
         """Note how far a replica has come, and how far its journal is on its disk."""
 
     # Commands of other clients.
+
+    def start_failover(self, target: tuple[str, int] | None, is_forced: bool, timeout_ms: int | None) -> None:
+        """Hand the role to a replica. Raises: CommandError."""
+
+    def abort_failover(self) -> None:
+        """Give that up. Raises: CommandError."""
 
     def follow(self, host: str, port: int) -> bool:
         """Become a replica; return False if it is one of that primary already. Raises: CommandError."""
@@ -102,6 +111,10 @@ class Alone:
         """Return an empty greeting, which nobody keeps."""
         return Greeting()
 
+    def promote(self, replid: str) -> None:
+        """Refuse. Raises: CommandError."""
+        raise CommandError("ERR PSYNC FAILOVER can't be sent to a master.")
+
     def continues(self, client: Client, replid: str, offset: int) -> bool:
         """Return False."""
         return False
@@ -112,6 +125,14 @@ class Alone:
 
     def acknowledge(self, client: Client, offset: int, synced: int | None) -> None:
         """Do nothing."""
+
+    def start_failover(self, target: tuple[str, int] | None, is_forced: bool, timeout_ms: int | None) -> None:
+        """Refuse. Raises: CommandError."""
+        raise CommandError("ERR FAILOVER requires connected replicas.")
+
+    def abort_failover(self) -> None:
+        """Refuse. Raises: CommandError."""
+        raise CommandError("ERR No failover in progress.")
 
     def follow(self, host: str, port: int) -> bool:
         """Refuse. Raises: CommandError."""

@@ -271,6 +271,7 @@ class Server:
             engine.serve,
             engine.serve_ready,
             engine.end_waits,
+            engine.end_pause,
             engine.connect,
             self.end_turn,
         )

@@ -72,12 +72,16 @@ class Feeding:
 
     def end(self) -> None:
         """Make no more frames: let go of all replicas."""
-        for follower in list(self.followers.values()):
-            follower.client.kill()
-        self.followers.clear()
+        self.let_go()
         self.ring = None
         if self._journal.writer is not None:
             self._journal.writer.shipped = None
+
+    def let_go(self) -> None:
+        """Close the connections of all replicas, which come again."""
+        for follower in list(self.followers.values()):
+            follower.client.kill()
+        self.followers.clear()
 
     # -- each turn ------------------------------------------------------------------------------------------------
 
@@ -215,6 +219,12 @@ class Feeding:
         return sum(
             (one.synced if synced else one.acked) >= client.written for one in self.followers.values() if one.is_online
         )
+
+    def ask_all(self) -> None:
+        """Ask for acknowledgements at the end of the turn."""
+        self._is_asked = True
+        for follower in self.followers.values():
+            self._state.wants_flush(follower.client)
 
     def good(self) -> int:
         """Return how many replicas have acknowledged something within `min-replicas-max-lag`."""

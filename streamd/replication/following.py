@@ -53,6 +53,15 @@ class Host(Protocol):
     def asked(self) -> None:
         """Acknowledge, and again when the journal is on the disk."""
 
+    def renamed(self) -> None:
+        """The history has another ID from here on."""
+
+    def promoted(self) -> None:
+        """The server that was to become the primary is it."""
+
+    def not_promoted(self, why: str) -> None:
+        """It is not; this link follows nobody."""
+
     def keys(self) -> int:
         """Return how many keys there are here."""
 
@@ -93,17 +102,18 @@ class Link:
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
-        self._must_copy = self._may_empty = False
+        self._must_copy = self._may_empty = self._promotes = False
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
-    def start(self, may_empty: bool = False) -> None:
+    def start(self, may_empty: bool = False, promotes: bool = False) -> None:
         """Follow the primary of the standing from now on.
 
-        may_empty: take the state of an empty primary, too, though it has another history.
+        may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
+        this server, and is to become the primary first.
         """
         self.stop()
-        self._may_empty = may_empty
+        self._may_empty, self._promotes = may_empty, promotes
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -178,6 +188,11 @@ class Link:
         is_soon = isinstance(error, LinkFault) and error.is_soon
         pause_s = 1 if is_soon else _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += not is_soon
+        if self._promotes:
+            self._promotes = False
+            self._end()
+            self._host.not_promoted(str(error))
+            return
         self._say(str(error), pause_s)
         self._end()
         self._next_ms = self._now_ms() + pause_s * 1_000
@@ -290,7 +305,8 @@ class Link:
         if self._must_copy or history.offset < 0:
             self._ask("psync", b"PSYNC", b"?", b"-1")
         else:
-            self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1))
+            promotes = [b"FAILOVER"] if self._promotes else []
+            self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1), *promotes)
 
     def _take_verdict(self, refused: bool, text: str) -> None:
         words = text.split()
@@ -302,9 +318,8 @@ class Link:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
             if words[1] != history.replid:
-                self._standing.history = type(history)(
-                    words[1], history.offset, history.last, history.replid, history.offset + 1
-                )
+                self._standing.history = history.branched(words[1])
+                self._host.renamed()
             self._failures = 0
             self._go_on()
         elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
@@ -318,6 +333,9 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        if self._promotes:
+            self._promotes = False
+            self._host.promoted()
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset)
         self._host.acknowledge()

@@ -40,7 +40,8 @@ class ReplicaSide:
     """What a replica does with its link, whose host it is.
 
     serve_ready: serves clients that wait for keys. connect_client: makes the client that stands for the primary.
-    end_turn: ends the turn, soon. taken: notes that another state is there now.
+    end_turn: ends the turn, soon. taken: notes that another state is there now. failover_ended: takes
+    the reason why this server is still the primary, None if it is not.
     """
 
     def __init__(
@@ -54,10 +55,12 @@ class ReplicaSide:
         connect_client: Callable[[str], Client],
         end_turn: Callable[[], None],
         taken: Callable[[], None],
+        failover_ended: Callable[[str | None], None],
     ) -> None:
         self._state, self._persistence, self._standing, self._feeding = state, persistence, standing, feeding
         self._network, self._serve_ready = network, serve_ready
         self._connect_client, self._end_turn, self._taken = connect_client, end_turn, taken
+        self._failover_ended = failover_ended
         config = state.config
         self.link = Link(standing, self, state.clock.monotonic_ms, lambda: config.integer("repl-timeout") * 1_000)
         self._applier: FrameApplier | None = None
@@ -69,10 +72,10 @@ class ReplicaSide:
         self._synced = -1
         self._was_asked = False
 
-    def start(self, may_empty: bool) -> None:
-        """Follow the primary of the standing. may_empty: see Link.start."""
+    def start(self, may_empty: bool, promotes: bool = False) -> None:
+        """Follow the primary of the standing. may_empty, promotes: see Link.start."""
         self._applier = None
-        self.link.start(may_empty)
+        self.link.start(may_empty, promotes)
         self.link.tick()
 
     def stop(self) -> None:
@@ -171,6 +174,19 @@ class ReplicaSide:
         client.flush = flush
         client.kill = lambda: link.lost("CLIENT KILL has closed the connection")
         return client
+
+    def renamed(self) -> None:
+        """Have this server's own replicas connect again, and learn the new ID."""
+        self._feeding.let_go()
+
+    def promoted(self) -> None:
+        """A failover has succeeded."""
+        self._failover_ended(None)
+
+    def not_promoted(self, why: str) -> None:
+        """A failover has failed."""
+        self.link.stop()
+        self._failover_ended(why)
 
     def keys(self) -> int:
         """Return how many keys there are here."""

@@ -10,6 +10,7 @@ from streamd.connected.client import Client
 from streamd.connected.replication_ports import Greeting, backlog_fields
 from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
+from streamd.replication.failover import Failover
 from streamd.replication.feeding import Feeding
 from streamd.replication.replica_side import Network, ReplicaSide
 from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
@@ -32,18 +33,29 @@ class Replication:
         serve: Callable[[list[Waiter[Client]]], None],
         serve_ready: Callable[[], None],
         end_waits: Callable[[], None],
+        end_pause: Callable[[], None],
         connect_client: Callable[[str], Client],
         end_turn: Callable[[], None],
     ) -> None:
         """serve: tries waiters again. serve_ready, connect_client, end_turn: see ReplicaSide. end_waits: ends what
-        clients wait for, because the role changes.
+        clients wait for, because the role changes. end_pause: lets paused clients go on.
         """
         self._state, self._persistence, self._end_waits = state, persistence, end_waits
         self.standing = Standing(lambda: f"{state.random.getrandbits(160):040x}")
         self.feeding = Feeding(state, self.standing, serve, persistence.journal)
         self.side = ReplicaSide(
-            state, persistence, self.standing, self.feeding, network, serve_ready, connect_client, end_turn, self._taken
+            state,
+            persistence,
+            self.standing,
+            self.feeding,
+            network,
+            serve_ready,
+            connect_client,
+            end_turn,
+            self._taken,
+            self._failover_ended,
         )
+        self.failover = Failover(state, self.standing, self.feeding, self._hand_over, end_pause)
         self.link = self.side.link
         for name in ("min-replicas-to-write", "min-replicas-max-lag"):
             state.config.on_change(name, self.look_for_replicas)
@@ -111,6 +123,7 @@ class Replication:
         if self.standing.is_replica:
             return self.side.tick(stop)
         self.look_for_replicas()
+        self.failover.tick()
         is_due = self._state.time.monotonic_ms - self._noted_ms >= _NOTE_EVERY_MS
         if self.feeding.ring is not None and is_due and self._noted_offset != self.standing.history.offset:
             self._note()
@@ -153,6 +166,26 @@ class Replication:
         self._persistence.lead()
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
+    def _hand_over(self, host: str, port: int) -> None:
+        """Follow a replica, which becomes the primary; until it says so this server only takes no writes."""
+        self.standing.primary = (host, port)
+        writer = self._persistence.journal.writer
+        assert writer is not None
+        writer.shipped = None
+        self._state.set_replica(READ_ONLY)
+        self.side.start(may_empty=False, promotes=True)
+        self.link.tick()
+
+    def _failover_ended(self, why: str | None) -> None:
+        if why is None:
+            self._note()
+            self.failover.end("the replica is the primary")
+            return
+        self.standing.primary = None
+        self._state.set_replica(None)
+        self.feeding.begin()
+        self.failover.end(why)
+
     def _become_replica(self, may_empty: bool = False) -> None:
         writer = self._persistence.journal.writer
         assert writer is not None
@@ -177,6 +210,14 @@ class Replication:
     def greet(self, client: Client) -> Greeting:
         """Return what a client has said of itself."""
         return self.feeding.greet(client)
+
+    def promote(self, replid: str) -> None:
+        """Become a primary because the present one says so. Raises: CommandError."""
+        if not self.standing.is_replica:
+            raise CommandError("ERR PSYNC FAILOVER can't be sent to a master.")
+        if replid.lower() != self.standing.history.replid:
+            raise CommandError("ERR PSYNC FAILOVER replid must match my replid.")
+        self.lead()
 
     def continues(self, client: Client, replid: str, offset: int) -> bool:
         """Let a replica go on, if that can be."""
@@ -206,6 +247,14 @@ class Replication:
     def ask(self, waiter: Waiter[Client]) -> None:
         """Have replicas acknowledge, and try a waiter again when they do."""
         self.feeding.ask(waiter)
+
+    def start_failover(self, target: tuple[str, int] | None, is_forced: bool, timeout_ms: int | None) -> None:
+        """Hand the role to a replica. Raises: CommandError."""
+        self.failover.start(target, is_forced, timeout_ms)
+
+    def abort_failover(self) -> None:
+        """Give that up. Raises: CommandError."""
+        self.failover.abort()
 
     def role(self) -> list[object]:
         """Return the reply of ROLE."""
@@ -243,7 +292,7 @@ class Replication:
             lag = (now_ms - one.acked_ms) // 1_000 if one.is_online else 0
             fields[f"slave{number}"] = f"ip={host},port={port},state={state},offset={max(0, one.acked)},lag={lag}"
         fields |= {
-            "master_failover_state": "no-failover",
+            "master_failover_state": self.failover.state,
             "master_replid": history.replid,
             "master_replid2": history.replid2,
             "master_repl_offset": max(0, history.offset),

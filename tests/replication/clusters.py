@@ -1,5 +1,6 @@
 """Servers and Sentinels for tests of replication: started on free ports, and ended by their pids."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -50,6 +51,16 @@ class Node:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+    def freeze(self) -> None:
+        """Stop it until thaw()."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def link(self) -> dict[str, object]:
         """Return INFO replication; empty while the server does not answer."""
