@@ -164,6 +164,7 @@ OPTIONS: Final[dict[str, Option]] = {
     option.name: option
     for option in (
         *_REPLICATION,
+        Option("replica-read-only", "choice", "yes", "a replica takes no writes", choices=("yes",), flag=True),
         Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
         Option(
             "port",
@@ -384,6 +385,8 @@ SECRET_OPTIONS: Final = frozenset({"requirepass", "masterauth", "tls-key-file-pa
 ALIASES: Final = {
     "lua-time-limit": "busy-reply-threshold",
     "slaveof": "replicaof",
+    "slave-read-only": "replica-read-only",
+    "slave-serve-stale-data": "replica-serve-stale-data",
     "min-slaves-to-write": "min-replicas-to-write",
     "min-slaves-max-lag": "min-replicas-max-lag",
     "slave-announce-ip": "replica-announce-ip",

@@ -4,6 +4,8 @@ import asyncio
 from typing import cast
 
 from streamd.base.errors import reason_of
+from streamd.configuration.server_options import Config, ConfigError
+from streamd.net.tls import make_link_context
 from streamd.replication.following import Link
 
 
@@ -43,8 +45,8 @@ class LinkConnection(asyncio.Protocol):
 class Connector:
     """Makes the connections of a link, one at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config) -> None:
+        self._loop, self._config = loop, config
         self.connection: LinkConnection | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -56,8 +58,9 @@ class Connector:
 
     async def _connect(self, connection: LinkConnection, link: Link, host: str, port: int) -> None:
         try:
-            await self._loop.create_connection(lambda: connection, host, port)
-        except (OSError, UnicodeError) as error:
+            context = make_link_context(self._config)
+            await self._loop.create_connection(lambda: connection, host, port, ssl=context)
+        except (OSError, UnicodeError, ConfigError) as error:
             if self.connection is connection:
                 link.lost(f"cannot connect: {reason_of(error)}")
 

@@ -25,6 +25,7 @@ from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
 from streamd.net.replica_link import Connector
 from streamd.net.threads import JournalThread
+from streamd.net.tls import make_link_context
 from streamd.net.transferring import transfer
 from streamd.replication.replication import Replication
 
@@ -41,6 +42,7 @@ def primary_of(config: Config) -> tuple[str, int] | None:
 
 def check_replication(config: Config) -> None:
     """Check that the options of replication can be followed. Raises: ConfigError."""
+    make_link_context(config)
     if config["appendonly"]:
         return
     for name in ("replicaof", "min-replicas-to-write"):
@@ -262,7 +264,7 @@ class Server:
         replication.begin()
 
     def _make_replication(self, persistence: Persistence) -> Replication:
-        self._connector = Connector(self._loop)
+        self._connector = Connector(self._loop, self.config)
         engine = self.engine
         return Replication(
             engine.state,
