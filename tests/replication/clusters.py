@@ -90,8 +90,13 @@ def nodes(directory: Path, replicas: int, *options: str) -> Iterator[list[Node]]
 
 
 @contextmanager
-def sentinels(program: Path | str, directory: Path, primary: int) -> Iterator[list[int]]:
-    """Run three Sentinels that watch a primary as `mymaster`; yield their ports when they know each other and all."""
+def sentinels(
+    program: Path | str, directory: Path, primary: int, watching: list[str] | None = None
+) -> Iterator[list[int]]:
+    """Run three Sentinels that watch a primary as `mymaster`; yield their ports when they know each other and all.
+
+    watching: their lines about it, None for such that switch within seconds.
+    """
     ports, processes = [], []
     try:
         for down_ms in (800, 900, 1_000):
@@ -99,15 +104,8 @@ def sentinels(program: Path | str, directory: Path, primary: int) -> Iterator[li
             place = directory / f"sentinel-{port}"
             place.mkdir()
             configuration = place / "sentinel.conf"
-            lines = [
-                f"port {port}",
-                "bind 127.0.0.1",
-                f"dir {place}",
-                f"logfile {place}.log",
-                f"sentinel monitor mymaster 127.0.0.1 {primary} 2",
-                f"sentinel down-after-milliseconds mymaster {down_ms}",
-                "sentinel failover-timeout mymaster 1000",
-            ]
+            here = [f"port {port}", "bind 127.0.0.1", f"dir {place}", f"logfile {place}.log"]
+            lines = here + (watching or _watching(primary, down_ms))
             configuration.write_text("".join(f"{line}\n" for line in lines))
             words = [str(program), str(configuration), "--sentinel"]
             processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
@@ -123,6 +121,14 @@ def sentinels(program: Path | str, directory: Path, primary: int) -> Iterator[li
         for process in processes:
             process.kill()
             process.wait()
+
+
+def _watching(primary: int, down_ms: int) -> list[str]:
+    return [
+        f"sentinel monitor mymaster 127.0.0.1 {primary} 2",
+        f"sentinel down-after-milliseconds mymaster {down_ms}",
+        "sentinel failover-timeout mymaster 2000",
+    ]
 
 
 def evidence(directory: Path) -> str:
