@@ -274,9 +274,9 @@ class Server:
         replication = self.engine.state.replication
         if isinstance(replication, Replication):
             replication.close()
-            self.engine.state.replication = Alone(self.engine.state.run_id)
         if self.persistence is not None:
             failure = self.persistence.close()
+            self.engine.state.replication = Alone(self.engine.state.run_id)
             if self._stopping:
                 self.journal_failure = self.journal_failure or failure
             self._journal_thread.close()

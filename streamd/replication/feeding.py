@@ -20,6 +20,7 @@ from streamd.replication.standing import Standing
 
 # A replica's words in the handshake, by which it says that it takes frames.
 STREAMD: Final = b"streamd"
+_SHOW_EVERY_MS: Final = 1_000
 
 
 class Follower:
@@ -45,7 +46,7 @@ class Follower:
 class Feeding:
     """Makes frames while there is a replica, or was one not long ago.
 
-    followers: by their clients. ring: None while there are no frames.
+    followers: by their clients. waiting: replicas that wait for a rewrite. ring: None while there are no frames.
     """
 
     def __init__(
@@ -57,7 +58,8 @@ class Feeding:
         self._greetings: dict[Client, Greeting] = {}
         self._waiters: list[Waiter[Client]] = []
         self._is_asked = False
-        self._alone_since_ms = 0
+        self._shown_ms = 0
+        self.waiting: dict[Client, None] = {}
 
     def begin(self) -> None:
         """Make frames from here on."""
@@ -86,7 +88,7 @@ class Feeding:
         writer = self._journal.writer
         assert writer is not None
         bodies = writer.shipped
-        if bodies and not writer.has_units:
+        if bodies and self.ring is not None and not writer.has_units:
             history = self._standing.history
             body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
             bodies.clear()
@@ -99,6 +101,26 @@ class Feeding:
             for follower in self.followers.values():
                 if follower.is_online:
                     self._send(follower, ask)
+
+    def tick(self) -> None:
+        """Show replicas each second that this server is there, and let go of those that have been silent for long."""
+        now_ms = self._state.time.monotonic_ms
+        if not self.followers and not self._greetings:
+            return
+        silent_ms = self._state.config.integer("repl-timeout") * 1_000
+        for follower in list(self.followers.values()):
+            if follower.is_online and now_ms - follower.acked_ms > silent_ms:
+                log.warning("replica-silent", "the replica at %s has acknowledged nothing for long", follower.client.address)
+                follower.client.kill()
+        if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
+            self._shown_ms = now_ms
+            for follower in self.followers.values():
+                if follower.is_online:
+                    self._send(follower, b"\n")
+            for client in self.waiting:
+                if client.waiter is not None:
+                    client.out.append(b"\n")
+                    self._state.wants_flush(client)
 
     def ship(self, frame: Frame) -> None:
         """Move the history by a frame, and send it to the replicas: one of this server's own, or of its primary."""
@@ -124,8 +146,8 @@ class Feeding:
     def leave(self, client: Client) -> None:
         """Forget a client that has gone."""
         self._greetings.pop(client, None)
+        self.waiting.pop(client, None)
         if self.followers.pop(client, None) is not None:
-            self._alone_since_ms = self._state.time.monotonic_ms
             log.warning("replica-lost", "the replica at %s has gone", client.address)
 
     def continues(self, client: Client, replid: str, offset: int) -> bool:
@@ -149,7 +171,9 @@ class Feeding:
         self.begin()
         begun = backups.begin(client)
         if begun is None:
+            self.waiting[client] = None
             return False
+        self.waiting.pop(client, None)
         follower = self._join(client, self._standing.history.offset)
         sizes = [size for _, size in begun]
         client.begin_pieces(self._pieces(follower, sizes, backups))
@@ -196,11 +220,10 @@ class Feeding:
         if follower is None:
             return
         follower.acked_ms = self._state.time.monotonic_ms
-        moved = offset > follower.acked or (synced is not None and synced > follower.synced)
         follower.acked = offset
         if synced is not None:
             follower.synced = synced
-        if moved and self._waiters:
+        if self._waiters:
             waiters, self._waiters = self._waiters, []
             self._serve(waiters)
             self._waiters += [one for one in waiters if one.client.waiter is one]

@@ -17,7 +17,9 @@ from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
 # As ROLE shows a link's states.
 _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
+NOT_NOTED: Final = -1
 _NOTE_EVERY_MS: Final = 1_000
+_NOT_WRITTEN: Final = "NOMASTERLINK Can't SYNC: the journal of this server cannot be written"
 
 
 class Replication:
@@ -46,7 +48,7 @@ class Replication:
         self.link = self.side.link
         persistence.barrier.ship = self.feeding.end_turn
         self._noted_ms = 0
-        self._noted_offset = -1
+        self._noted_offset = NOT_NOTED
 
     # -- start and end --------------------------------------------------------------------------------------------
 
@@ -73,31 +75,43 @@ class Replication:
         elif self.standing.was_noted:
             self.feeding.begin()
         if self.standing.was_noted:
+            # The note of an end in order counts no more once anything is written: a power loss must not bring it back.
             self._note()
+            self._persistence.write_now()
+            self._persistence.journal.sync()
 
     def close(self) -> None:
         """End the links, and note where the state stands: nothing follows in the journal."""
         self.side.stop()
-        writer = self._persistence.journal.writer
-        if self.standing.was_noted and writer is not None:
-            writer.append_own(self.standing.note(ENDED))
+        if self.standing.was_noted and self._persistence.journal.writer is not None:
+            try:
+                self._settle()
+            except OSError:
+                return  # without a note this history is not continued
+            self._persistence.journal.append_own(self.standing.note(ENDED))
 
     def _note(self) -> None:
         """Note in the journal where the state stands."""
-        writer = self._persistence.journal.writer
-        assert writer is not None
         self.standing.was_noted = True
         self._noted_ms = self._state.time.monotonic_ms
         self._noted_offset = self.standing.history.offset
-        writer.append_own(self.standing.note())
+        self._persistence.journal.append_own(self.standing.note())
+
+    def _settle(self) -> None:
+        """Write and ship what the running turn has so far: then journal and history are at one point. Raises: OSError."""
+        self._persistence.write_now()
+        self.feeding.end_turn([])
 
     def note_of_rewrite(self) -> list[bytes] | None:
         """Return the note for a journal that is being rewritten, which says nothing of the offset."""
-        self._noted_offset = -1
+        self._noted_offset = NOT_NOTED
         return self.standing.note(UNKNOWN) if self.standing.was_noted else None
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
+        self.feeding.tick()
+        if self._noted_offset == NOT_NOTED and self.standing.was_noted and not self._persistence.is_rewriting:
+            self._note()
         if self.standing.is_replica:
             return self.side.tick(stop)
         is_due = self._state.time.monotonic_ms - self._noted_ms >= _NOTE_EVERY_MS
@@ -113,6 +127,8 @@ class Replication:
             return False
         was_replica = self.standing.is_replica
         self.side.stop()
+        if not was_replica:
+            self._leave_history()
         self.standing.primary = (host, port)
         if not was_replica:
             self._end_waits()
@@ -134,6 +150,14 @@ class Replication:
         self._persistence.lead()
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
+    def _leave_history(self) -> None:
+        """Ship what this primary has written as the last of its history; if that cannot be, the history ends before."""
+        try:
+            self._settle()
+        except OSError:
+            self.standing.branch()
+            self.link.copy_anew()
+
     def _become_replica(self) -> None:
         writer = self._persistence.journal.writer
         assert writer is not None
@@ -143,10 +167,9 @@ class Replication:
         self.side.start()
 
     def _taken(self) -> None:
-        """Begin with another state."""
+        """Begin with another state, whose journal has the note already."""
         self.feeding.end()
         self.feeding.begin()
-        self._note()
 
     # -- what commands ask ----------------------------------------------------------------------------------------
 
@@ -172,6 +195,10 @@ class Replication:
     def copy_whole(self, client: Client) -> bool:
         """Begin to send the whole state. Raises: CommandError."""
         self._check_linked()
+        try:
+            self._settle()
+        except OSError:
+            raise CommandError(_NOT_WRITTEN)
         is_begun = self.feeding.copy_whole(client, self._persistence.backups)
         if not self.standing.was_noted:
             self._note()

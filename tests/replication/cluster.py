@@ -168,6 +168,7 @@ class Node(Restartable):
                 engine.state, persistence, self.network, engine.serve, engine.serve_ready, engine.end_waits,
                 engine.connect, self.end_turn_soon,
             )  # fmt: skip
+            made.link.copy_anew = _fail  # type: ignore[method-assign]
             made.take_role(None)
             begin()
             engine.state.replication = made
@@ -294,6 +295,10 @@ class World:
     def link_up(self, replica: Node, primary: Node) -> None:
         """Let things happen until a replica has all that its primary has."""
         self.go_on(lambda: is_level(replica, primary))
+
+
+def _fail() -> None:
+    raise AssertionError("a frame does not fit this state")
 
 
 def is_level(replica: Node, primary: Node) -> bool:
