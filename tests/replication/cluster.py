@@ -307,7 +307,7 @@ def is_level(replica: Node, primary: Node) -> bool:
     return (
         replica.replication.link.state == "connected"
         and (here.replid, here.offset) == (there.replid, there.offset)
-        and not primary.engine.state.to_flush
+        and not primary.persistence.journal.writer.has_units
     )
 
 
