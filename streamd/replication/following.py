@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from streamd.base.log import log
 from streamd.durability.incoming import Incoming
-from streamd.replication.frame import Ask, Frame, FrameError, FrameReader
+from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
@@ -83,6 +83,7 @@ class Link:
         self._lines = b""
         self._step = ""
         self._replid = ""
+        self._earlier: tuple[str, ...] = ()
         self._offset = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
@@ -149,6 +150,10 @@ class Link:
                 self._take_frames(data)
             else:
                 self._take_lines(data)
+        except ForeignFrame as error:
+            if self._frames is not None and self._frames.offset == self._offset:
+                self._must_copy = True  # it would come again
+            self.fail(error)
         except (LinkFault, FrameError, ValueError, OSError) as error:
             self.fail(error)
 
@@ -282,6 +287,7 @@ class Link:
         if words[0] == "CONTINUE" and len(words) == 3:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
+            self._earlier = (history.replid, history.replid2)
             if words[1] != history.replid:
                 self._standing.history = type(history)(
                     words[1], history.offset, history.last, history.replid, history.offset + 1
@@ -290,6 +296,7 @@ class Link:
             self._go_on()
         elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
             self._replid, self._offset = words[1], int(words[2])
+            self._earlier = ()
             self._step = "files"
             self.copies += 1
         else:
@@ -300,7 +307,7 @@ class Link:
     def _go_on(self) -> None:
         self.state = "connected"
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
-        self._frames = FrameReader(self._replid, self._offset)
+        self._frames = FrameReader(self._replid, self._offset, *self._earlier)
         self._host.acknowledge()
         log.info("replica-linked", "following the primary from offset %d on", self._offset)
 

@@ -29,6 +29,10 @@ class FrameError(Exception):
     """What came is no frame, or not the next one of this history; the message says why."""
 
 
+class ForeignFrame(FrameError):
+    """A frame that is of another history, or was damaged on its way."""
+
+
 class Frame(NamedTuple):
     """A frame: data is its form on the wire, whose last bytes are the body."""
 
@@ -72,8 +76,9 @@ class FrameReader:
     offset: of the history, behind the frames that were returned.
     """
 
-    def __init__(self, replid: str, offset: int) -> None:
-        self._replid = replid
+    def __init__(self, replid: str, offset: int, *earlier: str) -> None:
+        """earlier: the histories that this one has branched off from, of which its first frames may be."""
+        self._replids = (replid, *earlier)
         self.offset = offset
         self._data = bytearray()
         self._wanted = 0  # bytes, before which there is nothing to look at
@@ -123,9 +128,9 @@ class FrameReader:
             self._wanted = whole - 1
             return None
         copy = bytes(data[:whole])
-        digest = xxh3_64_intdigest(copy[end + 1 :], _seed(self._replid, before, after))
-        if b"%016x" % digest != head[4]:
-            raise FrameError(f"the frame from {before} to {after} does not match its checksum")
+        body, digest = copy[end + 1 :], int(head[4], 16)
+        if not any(digest == xxh3_64_intdigest(body, _seed(replid, before, after)) for replid in self._replids):
+            raise ForeignFrame(f"the frame from {before} to {after} does not match its checksum")
         del data[:whole]
         self._wanted = 0
         self.offset = after
