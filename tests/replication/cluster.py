@@ -10,6 +10,7 @@ from streamd.durability.persistence import Persistence
 from streamd.net.connection import Connection
 from streamd.replication.following import Link
 from streamd.replication.replication import Replication
+from streamd.resp.reply_ends import split_replies
 from tests.crash.restartable import Restartable
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
@@ -87,19 +88,21 @@ class Wire:
     def move(self, chance: random.Random) -> bool:
         """Move some bytes in one direction; return whether there were any."""
         moved = False
-        if self.to_primary and not self.is_closed_there and not self.is_primary_paused:
+        if self.to_primary and not (self.is_closed_there or self.is_primary_paused or self.primary.is_stopped):
             count = chance.choice((1, 7, 100, 10_000))
             data = bytes(self.to_primary[:count])
             del self.to_primary[:count]
             self.connection.data_received(data)
             moved = True
-        if self.to_replica and not self.is_closed_here and not self.is_paused and self.replica.is_alive:
+        if self.replica.is_stopped or not self.replica.is_alive:
+            return moved
+        if self.to_replica and not self.is_closed_here and not self.is_paused:
             count = chance.choice((1, 30, 500, 100_000, 100_000))
             data = bytes(self.to_replica[:count])
             del self.to_replica[:count]
             self.link.received(data)
             moved = True
-        if self.is_closed_there and not self.to_replica and not self.is_closed_here and self.replica.is_alive:
+        if self.is_closed_there and not self.to_replica and not self.is_closed_here:
             self.is_closed_here = True
             self.link.lost("the connection was lost")
             moved = True
@@ -151,6 +154,7 @@ class Node(Restartable):
     def __init__(self, world: "World", port: int, disk: SimulatedDisk | None = None, **options: Any) -> None:
         self.world, self.port = world, port
         self.is_alive = True
+        self.is_stopped = False  # as by SIGSTOP: its connections stay
         self.connections: set[Connection] = set()
         self._ends_turn = False
         self.network = Network(world, self)
@@ -180,6 +184,10 @@ class Node(Restartable):
     @property
     def replication(self) -> Replication:
         return cast(Replication, self.engine.state.replication)
+
+    @property
+    def runs(self) -> bool:
+        return self.is_alive and not self.is_stopped
 
     @property
     def offset(self) -> int:
@@ -220,13 +228,21 @@ class Node(Restartable):
         """Return a new process on what the dead one has left."""
         return Node(self.world, self.port, disk or self.disk.kill(), **self.options)
 
-    def ask(self, *words: bytes | str) -> bytes:
-        """Execute a request, let the world go on until the reply has left, and return it."""
-        before = len(self.replies[self.client])
-        self.run([word.encode() if isinstance(word, str) else word for word in words])
+    def begin(self, text: str, client: Any = None) -> list[bytes]:
+        """Execute requests, separated by `;`, in a turn; return the list of the replies, which leave later."""
+        client = client or self.connect()
+        self.run(*(request.encode().split() for request in text.split(";")), client=client)
         self.end_turn_soon()
-        self.world.go_on(lambda: len(self.replies[self.client]) > before)
-        return b"".join(self.replies[self.client][before:])
+        return self.replies[client]
+
+    def ask(self, text: str, client: Any = None) -> bytes:
+        """Execute requests, separated by `;`, as one client, and let the world go on until all have been answered."""
+        client = client or self.connect()
+        before = len(self.replies[client])
+        replies = self.begin(text, client)
+        count = text.count(";") + 1
+        self.world.go_on(lambda: len([*split_replies(b"".join(replies[before:]))]) >= count)
+        return b"".join(replies[before:])
 
     def fields(self) -> dict[str, str]:
         """Return the fields of INFO's section Replication."""
@@ -263,13 +279,13 @@ class World:
                 if any(one.move(self.chance) for one in wires):
                     return True
             if kind == "job":
-                jobs = [node.jobs[0] for node in self.nodes.values() if node.is_alive and node.jobs]
+                jobs = [node.jobs[0] for node in self.nodes.values() if node.runs and node.jobs]
                 if jobs:
                     self.chance.choice(jobs).wait()
                     return True
             if kind == "cron":
                 for node in self.nodes.values():
-                    if node.is_alive and node.engine.cron():
+                    if node.runs and node.engine.cron():
                         return True
         return False
 
@@ -289,7 +305,7 @@ class World:
             assert self.clock.monotonic_ms() < ends_ms, "it does not come true"
             self.clock.advance(100)
             for node in self.nodes.values():
-                if node.is_alive:
+                if node.runs:
                     node.engine.tick()
 
     def link_up(self, replica: Node, primary: Node) -> None:
