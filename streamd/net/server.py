@@ -225,6 +225,8 @@ class Server:
     def _appendonly_changed(self) -> None:
         """Begin or end the journal. Raises: ConfigError with Redis's text."""
         if not self.config["appendonly"]:
+            if self.engine.state.read_only is not None:
+                raise ConfigError("a replica needs its journal; REPLICAOF NO ONE first")
             self._close_journal()
         elif self.persistence is None:
             try:

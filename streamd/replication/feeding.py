@@ -6,13 +6,14 @@ from typing import Final
 from xxhash import xxh3_64
 
 from streamd.base.errors import CommandError
+from streamd.base.limits import OUTPUT_BYTES_MAX
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
 from streamd.connected.durability_ports import Backups
 from streamd.connected.replication_ports import Greeting
 from streamd.connected.state import State
-from streamd.durability.backups import READ_BYTES_MAX
+from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
 from streamd.replication.frame import Frame, make_ask, make_frame
 from streamd.replication.frame_ring import FrameRing
@@ -103,15 +104,26 @@ class Feeding:
                     self._send(follower, ask)
 
     def tick(self) -> None:
-        """Show replicas each second that this server is there, and let go of those that have been silent for long."""
-        now_ms = self._state.time.monotonic_ms
-        if not self.followers and not self._greetings:
+        """Show replicas each second that this server is there, and let go of those that hold it up."""
+        now_ms, config, ring = self._state.time.monotonic_ms, self._state.config, self.ring
+        if ring is not None:
+            ring.bytes_max = config.integer("repl-backlog-size")
+        if not self.followers and not self.waiting:
             return
-        silent_ms = self._state.config.integer("repl-timeout") * 1_000
+        silent_ms = config.integer("repl-timeout") * 1_000
+        is_full = ring is not None and ring.size_bytes > max(ring.bytes_max, OUTPUT_BYTES_MAX)
         for follower in list(self.followers.values()):
+            client = follower.client
+            if client.close_soon:
+                continue
             if follower.is_online and now_ms - follower.acked_ms > silent_ms:
-                log.warning("replica-silent", "the replica at %s has acknowledged nothing for long", follower.client.address)
-                follower.client.kill()
+                log.warning("replica-silent", "the replica at %s has acknowledged nothing for long", client.address)
+                client.close_soon = True
+                client.kill()
+            elif is_full and not follower.is_online:
+                log.warning("replica-slow", "the copy for %s takes too long: too much was written", client.address)
+                client.close_soon = True
+                client.kill()
         if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
             self._shown_ms = now_ms
             for follower in self.followers.values():
@@ -169,7 +181,10 @@ class Feeding:
     def copy_whole(self, client: Client, backups: Backups) -> bool:
         """Begin to send the whole state, once the journal was rewritten for that. Raises: CommandError."""
         self.begin()
-        begun = backups.begin(client)
+        try:
+            begun = backups.begin(client)
+        except TooManyBackups:
+            raise CommandError("NOMASTERLINK Can't SYNC: too many copies are under way")
         if begun is None:
             self.waiting[client] = None
             return False

@@ -93,9 +93,7 @@ class Servers:
         else:
             self.send(node, b"BGREWRITEAOF" if what == "rewrite" else b"SAVE")
         for one in world.nodes.values():
-            ring = one.replication.feeding.ring
-            if ring is not None:
-                ring.bytes_max = self.ring_bytes
+            one.engine.state.config.values["repl-backlog-size"] = self.ring_bytes
         for _ in range(chance.choice((0, 0, 1, 3, 10, 60))):
             world.step()
 

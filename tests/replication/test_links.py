@@ -72,7 +72,8 @@ def test_a_replica_takes_the_whole_state_once_and_then_what_it_lacks(trio):
 def test_it_takes_the_whole_state_when_the_ring_has_lost_what_it_lacks(trio):
     trio.follow(trio.b, trio.a)
     trio.cut()
-    trio.a.replication.feeding.ring.bytes_max = 100
+    trio.a.engine.state.config.values["repl-backlog-size"] = 100
+    trio.world.settle()
     for number in range(10):
         trio.a.ask(f"SET k {number}")
     assert trio.copies(trio.b, trio.a) == 1
@@ -80,7 +81,8 @@ def test_it_takes_the_whole_state_when_the_ring_has_lost_what_it_lacks(trio):
 
 def test_a_frame_larger_than_the_ring_goes_to_those_that_are_there(trio):
     trio.follow(trio.b, trio.a)
-    trio.a.replication.feeding.ring.bytes_max = 100
+    trio.a.engine.state.config.values["repl-backlog-size"] = 100
+    trio.world.settle()
     trio.a.ask("SET k " + "v" * 10_000)
     trio.world.link_up(trio.b, trio.a)
     assert trio.b.replication.link.copies == 1

@@ -40,9 +40,9 @@ class Run:
         self.world = World(seed)
         self.world.clock.tick_us = 700
         self.chance = random.Random(seed + 1)
-        self.ring_bytes = self.chance.choice((0, 400, 20_000, 20_000))
         self.primary = Node(self.world, 1, stream_node_max_entries=3)
         self.replica = Node(self.world, 2, stream_node_max_entries=3)
+        self.primary.engine.state.config.values["repl-backlog-size"] = self.chance.choice((0, 400, 20_000, 20_000))
 
     def attach(self) -> None:
         if not self.replica.replication.standing.is_replica:
@@ -84,9 +84,6 @@ class Run:
                 world.clock.advance(1)
             for _ in range(chance.choice(PUMPS)):
                 world.step()
-            ring = primary.replication.feeding.ring
-            if ring is not None:
-                ring.bytes_max = self.ring_bytes
             if chance.random() < 0.15:
                 self.happen(chance.choice(EVENTS))
         primary.run([b"DISCARD"])
