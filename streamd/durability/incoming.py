@@ -48,7 +48,7 @@ class Incoming:
 
     def begin_file(self, size: int) -> None:
         """Begin the next file. Raises: ValueError."""
-        if self.expected or self._begun == len(self._parts):
+        if size < 0 or self.expected or self._begun == len(self._parts):
             raise ValueError("a file begins where none should")
         self._begun += 1
         self._at, self.expected = 0, size

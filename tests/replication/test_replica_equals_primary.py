@@ -55,8 +55,8 @@ class Run:
             for wire in world.wires:
                 wire.break_off()
         elif what == "kill client":
-            self.primary.run([b"CLIENT", b"KILL", b"TYPE", b"replica"], client=self.primary.connect())
-            self.primary.end_turn_soon()
+            self.primary.begin("CLIENT KILL TYPE replica")
+            self.replica.begin("CLIENT KILL TYPE master")
         elif what in ("kill", "stop"):
             if what == "stop":
                 self.replica.replication.close()
@@ -69,8 +69,7 @@ class Run:
                 node.engine.tick()
         else:
             node = self.primary if what == "rewrite" else self.replica
-            node.run([b"BGREWRITEAOF"], client=node.connect())
-            node.end_turn_soon()
+            node.begin("BGREWRITEAOF")
 
     def play(self, history: list) -> None:
         world, primary, chance = self.world, self.primary, self.chance

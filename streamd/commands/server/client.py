@@ -126,7 +126,7 @@ def client_list(context: Context, args: list[bytes]) -> Reply:
     clients = list(context.state.clients.values())
     if len(args) == 4 and args[2].upper() == b"TYPE":
         wanted = _parse_type(args[3])
-        clients = [client for client in clients if _type(client) == wanted]
+        clients = [client for client in clients if _type(context, client) == wanted]
     elif len(args) > 3 and args[2].upper() == b"ID":
         clients = [found for word in args[3:] if (found := context.state.clients.get(_parse_id(word))) is not None]
     elif len(args) > 2:
@@ -145,11 +145,12 @@ def _parse_type(word: bytes) -> str:
     name = word.lower().decode("utf-8", "surrogateescape")
     if name not in ("normal", "slave", "replica", "master", "pubsub"):
         raise CommandError(f"ERR Unknown client type '{echoed(word)}'")
-    return name
+    return "replica" if name == "slave" else name
 
 
-def _type(client: Client) -> str:
-    return "pubsub" if client.subscription_count() else "normal"
+def _type(context: Context, client: Client) -> str:
+    kind = context.state.replication.kind_of(client)
+    return "pubsub" if kind == "normal" and client.subscription_count() else kind
 
 
 # -- acting on other connections --------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def client_kill(context: Context, args: list[bytes]) -> Reply:
             clients = [client for client in clients if client.id == number]
         elif name == b"TYPE":
             wanted = _parse_type(value)
-            clients = [client for client in clients if _type(client) == wanted]
+            clients = [client for client in clients if _type(context, client) == wanted]
         elif name == b"ADDR":
             clients = [client for client in clients if client.address == text]
         elif name == b"LADDR":
