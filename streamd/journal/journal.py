@@ -141,9 +141,7 @@ class Journal:
         self.writer = Writer(NoFile(), 0, 0, self.files.salt())
         self.is_unsaved = True
 
-    def adopt(
-        self, manifest: Manifest, loading: Loading, names_databases: bool, note: Words
-    ) -> Callable[[], None]:
+    def adopt(self, manifest: Manifest, loading: Loading, names_databases: bool, note: Words) -> Callable[[], None]:
         """Make other files of the directory, which were loaded and are on the disk, the journal.
 
         note: ends these files; it is on the disk before they are the journal. To be called only while no job of the
@@ -230,7 +228,7 @@ class Journal:
             self.rewrite.observe(records)
 
     def append_own(self, words: Words) -> None:
-        """Take a note about this journal alone, which is not shipped; it stands behind the units of the next `write`."""
+        """Take a note about this journal alone, which is not shipped; it stands behind the units of the next write."""
         assert self.writer is not None
         self.writer.append_own(words)
         if self.rewrite is not None:

@@ -98,7 +98,7 @@ class Replication:
         self._persistence.journal.append_own(self.standing.note())
 
     def _settle(self) -> None:
-        """Write and ship what the running turn has so far: then journal and history are at one point. Raises: OSError."""
+        """Write and ship what the turn has so far: journal and history are at one point then. Raises: OSError."""
         self._persistence.write_now()
         self.feeding.end_turn([])
 

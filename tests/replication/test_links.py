@@ -342,7 +342,7 @@ def test_a_copy_that_is_damaged_or_torn_is_thrown_away_and_the_next_one_taken(tr
         take(data)
 
     link.received = damaged
-    trio.world.go_on(lambda: link.state == "connect" and link.attempts > 0 or link.state == "connected")
+    trio.world.go_on(lambda: (link.state == "connect" and link.attempts > 0) or link.state == "connected")
     if link.state == "connect":
         assert state_of(trio.b) == old
     link.received = take

@@ -1,4 +1,4 @@
-"""A replica serves readers and blocked clients, hides what has expired, removes nothing by itself, and takes no writes."""
+"""A replica serves readers and blocked clients, hides what has expired, removes nothing itself, and takes no writes."""
 
 import pytest
 
@@ -61,7 +61,8 @@ def test_expired_keys_are_hidden_and_stay_until_the_primary_removes_them(pair):
     world.settle()
 
     nothing = {"GET k": b"$-1\r\n", "EXISTS k s": b":0\r\n", "TTL k": b":-2\r\n", "TYPE s": b"+none\r\n",
-               "XLEN s": b":0\r\n", "KEYS *": b"*1\r\n$5\r\nother\r\n", "DBSIZE": b":3\r\n", "OBJECT ENCODING k": b"$-1\r\n",
+               "XLEN s": b":0\r\n", "KEYS *": b"*1\r\n$5\r\nother\r\n", "DBSIZE": b":3\r\n",
+               "OBJECT ENCODING k": b"$-1\r\n",
                "SCAN 0": b"*2\r\n$1\r\n0\r\n*1\r\n$5\r\nother\r\n", "RANDOMKEY": b"$5\r\nother\r\n",
                "GET k;GET k;GET k;GET k;GET k;GET k;GET k;GET k;GET k": b"$-1\r\n" * 9}  # fmt: skip
     assert {text: replica.ask(text) for text in nothing} == nothing
@@ -91,8 +92,10 @@ def test_expired_fields_are_hidden_and_stay_until_the_primary_removes_them(pair)
     world.settle()
 
     shown = {"HGET h a": b"$-1\r\n", "HLEN h": b":2\r\n", "HEXISTS h a": b":0\r\n", "HSTRLEN h a": b":0\r\n",
-             "HGETALL h": b"*4\r\n$1\r\nb\r\n$1\r\n2\r\n$1\r\nc\r\n$1\r\n3\r\n", "HKEYS h": b"*2\r\n$1\r\nb\r\n$1\r\nc\r\n",
-             "HMGET h a b": b"*2\r\n$-1\r\n$1\r\n2\r\n", "HPTTL h FIELDS 1 a": b"*1\r\n:-2\r\n", "EXISTS all": b":0\r\n",
+             "HGETALL h": b"*4\r\n$1\r\nb\r\n$1\r\n2\r\n$1\r\nc\r\n$1\r\n3\r\n",
+             "HKEYS h": b"*2\r\n$1\r\nb\r\n$1\r\nc\r\n",
+             "HMGET h a b": b"*2\r\n$-1\r\n$1\r\n2\r\n", "HPTTL h FIELDS 1 a": b"*1\r\n:-2\r\n",
+             "EXISTS all": b":0\r\n",
              "HGETALL all": b"*0\r\n"}  # fmt: skip
     assert {text: replica.ask(text) for text in shown} == shown
     assert dict(replica.engine.state.keyspace[0].values[b"h"]) == {b"a": b"1", b"b": b"2", b"c": b"3"}
@@ -119,7 +122,8 @@ def test_windows_are_not_swept_and_end_when_the_replica_is_promoted(pair):
 
 @pytest.mark.parametrize(
     "write",
-    ["SET k v", "DEL k", "XADD s * f v", "XREADGROUP GROUP g c STREAMS s >", "XACK s g 1-1", "FLUSHALL", "XCFGSET s IDMP-MAXSIZE 3",
+    ["SET k v", "DEL k", "XADD s * f v", "XREADGROUP GROUP g c STREAMS s >", "XACK s g 1-1", "FLUSHALL",
+     "XCFGSET s IDMP-MAXSIZE 3",
      "XAUTOCLAIM s g c 0 0", "GETEX k PERSIST", "FUNCTION FLUSH", "SWAPDB 0 1", "SORT l STORE m", "PEXPIRE k 1"],
 )  # fmt: skip
 def test_writes_are_refused(pair, write):

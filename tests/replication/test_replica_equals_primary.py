@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from tests.property import test_journal_state as histories
 from tests.replication.cluster import Node, World, is_level, state_of
 
-SCRIPT = b"redis.call('SET', KEYS[1], ARGV[1]) redis.call('XADD', 's', '*', 'f', ARGV[1]) return redis.call('INCR', 'n')"
-FUNCTION = b"#!lua name=%b\nredis.register_function('%b', function(keys, args) return redis.call('SET', keys[1], '1') end)"
+SCRIPT = (
+    b"redis.call('SET', KEYS[1], ARGV[1]) redis.call('XADD', 's', '*', 'f', ARGV[1]) return redis.call('INCR', 'n')"
+)
+FUNCTION = (
+    b"#!lua name=%b\nredis.register_function('%b', function(keys, args) return redis.call('SET', keys[1], '1') end)"
+)
 special = st.sampled_from(
     [[b"EVAL", SCRIPT, b"1", b"k", b"7"]]
     + [[b"FUNCTION", b"LOAD", b"REPLACE", FUNCTION % (name, name)] for name in (b"one", b"two")]

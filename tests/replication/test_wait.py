@@ -18,14 +18,14 @@ def pair(request):
 
 
 def test_a_write_is_counted_once_the_replica_has_it(pair):
-    world, primary, replica = pair
+    _world, primary, replica = pair
     assert primary.ask("SET k v;WAIT 1 0") == b"+OK\r\n:1\r\n"
     assert replica.ask("GET k") == b"$1\r\nv\r\n"
     assert primary.ask("SET k w;WAIT 2 100") == b"+OK\r\n:1\r\n"
 
 
 def test_it_asks_at_once_and_does_not_wait_for_the_acknowledgement_of_each_second(pair):
-    world, primary, replica = pair
+    world, primary, _replica = pair
     before_ms = world.clock.monotonic_ms()
     for number in range(5):
         assert primary.ask(f"SET k {number};WAIT 1 0") == b"+OK\r\n:1\r\n"
@@ -44,7 +44,7 @@ def test_nothing_is_counted_that_a_stopped_replica_has_not_acknowledged(pair):
 
 @pytest.mark.parametrize("again", [NAMED.format(1), "MULTI;" + NAMED.format(1) + ";EXEC"])
 def test_a_duplicate_on_a_new_connection_waits_for_its_entry(pair, again):
-    world, primary, replica = pair
+    _world, primary, replica = pair
     assert primary.ask(NAMED.format(0) + ";WAIT 1 0").endswith(b":1\r\n")
     replica.is_stopped = True
     made = primary.ask(NAMED.format(1))
@@ -93,7 +93,7 @@ def test_each_client_of_a_batch_waits_for_its_own_entries(pair):
 
 
 def test_a_client_that_has_written_nothing_gets_all_at_once(pair):
-    world, primary, replica = pair
+    _world, primary, replica = pair
     primary.ask("SET k v")
     replica.is_stopped = True
     client = primary.connect()
@@ -104,7 +104,7 @@ def test_a_client_that_has_written_nothing_gets_all_at_once(pair):
 
 
 def test_it_never_blocks_in_a_transaction(pair):
-    world, primary, replica = pair
+    _world, primary, replica = pair
     replica.is_stopped = True
     reply = primary.ask("SET k v;MULTI;SET k w;WAIT 1 0;EXEC")
     assert reply.endswith(b"*2\r\n+OK\r\n:0\r\n")
@@ -125,7 +125,7 @@ def test_a_replica_that_has_gone_is_not_counted_and_counts_again_when_it_is_back
 
 
 def test_it_counts_two_replicas(pair):
-    world, primary, replica = pair
+    world, primary, _replica = pair
     other = Node(world, 3)
     other.ask("REPLICAOF 127.0.0.1 1")
     assert primary.ask("SET k v;WAIT 2 0") == b"+OK\r\n:2\r\n"
@@ -134,7 +134,7 @@ def test_it_counts_two_replicas(pair):
 
 
 def test_a_replica_that_cannot_write_its_journal_acknowledges_nothing(pair):
-    world, primary, replica = pair
+    _world, primary, replica = pair
     if replica.engine.state.config.values["appendfsync"] == "always":
         pytest.skip("it ends then")
     replica.disk.fail_at, replica.disk.fails_for = replica.disk.operations + 1, 10**9
@@ -144,5 +144,5 @@ def test_a_replica_that_cannot_write_its_journal_acknowledges_nothing(pair):
 
 
 def test_wait_at_a_replica_is_an_error(pair):
-    world, primary, replica = pair
+    _world, _primary, replica = pair
     assert replica.ask("WAIT 1 0").startswith(b"-ERR WAIT cannot be used with replica instances.")
