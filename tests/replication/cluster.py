@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
-from streamd.base.clock import ManualClock
+from streamd.base.clock import Clock, ManualClock
 from streamd.durability.persistence import Persistence
 from streamd.net.connection import Connection
 from streamd.replication.following import Link
@@ -27,6 +27,23 @@ class TickingClock(ManualClock):
     def monotonic_us(self) -> int:
         self.looked_us += self.tick_us
         return super().monotonic_us() + self.looked_us
+
+
+class NodeClock(Clock):
+    """The clock of one server: that of its world, but for `skew_ms` of the wall time."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.skew_ms = 0
+
+    def now_us(self) -> int:
+        return self._world.clock.now_us() + self.skew_ms * 1_000
+
+    def now_ms(self) -> int:
+        return self._world.clock.now_ms() + self.skew_ms
+
+    def monotonic_us(self) -> int:
+        return self._world.clock.monotonic_us()
 
 
 class Wire:
@@ -158,7 +175,9 @@ class Node(Restartable):
         self.connections: set[Connection] = set()
         self._ends_turn = False
         self.network = Network(world, self)
-        super().__init__(disk, world.clock, at_once=False, **{"appendfsync": "everysec", **options})
+        self.own_clock = NodeClock(world)
+        self.own_clock.skew_ms = world.skews_ms.get(port, 0)
+        super().__init__(disk, cast(ManualClock, self.own_clock), at_once=False, **{"appendfsync": "everysec", **options})
         self.engine.calls.stopwatch = world.stopwatch
         self.engine.state.port = port
         world.nodes[port] = self
@@ -250,7 +269,10 @@ class Node(Restartable):
 
 
 class World:
-    """Some servers, their connections, and what is to happen soon; a seed decides the order."""
+    """Some servers, their connections, and what is to happen soon; a seed decides the order.
+
+    skews_ms: by how much a server's wall time is wrong, by its port; for servers that start from now on.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.chance = random.Random(seed)
@@ -258,6 +280,7 @@ class World:
         self.nodes: dict[int, Node] = {}
         self.wires: list[Wire] = []
         self.soon: deque[Callable[[], None]] = deque()
+        self.skews_ms: dict[int, int] = {}
         self._watch_ns = 0
 
     def stopwatch(self) -> int:
