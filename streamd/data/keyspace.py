@@ -115,7 +115,7 @@ class Database:
             self.expire(key)
             return None
         if type(value) is TimedHash and self.field_times.due_ms.get(key, 0) <= self.time.ms:
-            if self.keeps_expired:
+            if self.keeps_expired and self.time.ms:  # (a journal's time is 0, and nothing has expired)
                 return value.at(self.time.ms) or None
             self.expire_fields(key)
             return self.values.get(key)
@@ -441,6 +441,9 @@ class Keyspace:
             db.expires_ms, db.expires_sum_ms, db.deadlines = new.expires_ms, new.expires_sum_ms, new.deadlines
             db.used_s = db.touched = new.used_s
             db.field_times = new.field_times
+            for key in db.followers.watched_in(db.index):
+                if key in db.values:
+                    db.followers.mark(db.index, key)
             for key in list(db.waiting):
                 db.on_ready(db, key)
 

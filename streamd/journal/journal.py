@@ -173,14 +173,18 @@ class Journal:
         self.base_bytes = self._older_bytes or size
         self.is_unsaved = False
         self.synced_writes = self.writes
-        repeat(lambda: self.files.sync_directory(self.directory))
+        try:
+            repeat(lambda: self.files.sync_directory(self.directory))
+            removable = obsolete.parts()
+        except OSError:
+            removable = []  # which manifest a power loss leaves is open, so the files of both stay
 
         def job() -> None:
             try:
                 old.close()
             except OSError:
                 pass
-            for part in obsolete.parts():
+            for part in removable:
                 try:
                     self.files.unlink(self._path(part))
                 except OSError:

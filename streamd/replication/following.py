@@ -121,6 +121,9 @@ class Link:
                 self.attempts += 1
                 self._host.connect(*primary)
             return
+        if self.state in ("sync", "load") and now_ms - self._acked_ms >= 1_000:
+            self._acked_ms = now_ms
+            self._host.send(_request(b"REPLCONF", b"ACK", b"-1"))  # has nothing yet, but is there
         if self.state == "load":
             return
         if now_ms - self.last_ms > self._timeout_ms():

@@ -82,10 +82,8 @@ class ReplicaSide:
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
-        if self._taking is not None:
-            return self._load_slice(self._taking, stop)
         self.link.tick()
-        return False
+        return self._taking is not None and self._load_slice(self._taking, stop)
 
     # -- the link's host ------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
@@ -83,12 +83,13 @@ class Replication:
     def close(self) -> None:
         """End the links, and note where the state stands: nothing follows in the journal."""
         self.side.stop()
-        if self.standing.was_noted and self._persistence.journal.writer is not None:
+        persistence = self._persistence
+        if self.standing.was_noted and persistence.journal.writer is not None and not persistence.barrier.is_dead:
             try:
                 self._settle()
             except OSError:
                 return  # without a note this history is not continued
-            self._persistence.journal.append_own(self.standing.note(ENDED))
+            persistence.journal.append_own(self.standing.note(ENDED))
 
     def _note(self) -> None:
         """Note in the journal where the state stands."""
@@ -138,16 +139,24 @@ class Replication:
         return True
 
     def lead(self) -> None:
-        """Become a primary that continues the history of the one before."""
-        if not self.standing.is_replica:
+        """Become a primary that continues the history of the one before. Raises: CommandError; then it has not."""
+        standing = self.standing
+        if not standing.is_replica:
             return
+        before = standing.primary, standing.history
         self.side.stop()
-        self.standing.primary = None
-        self.standing.branch()
+        standing.primary = None
+        standing.branch()
         self._state.set_replica(None)
         self.feeding.begin()
         self._note()
-        self._persistence.lead()
+        try:
+            self._persistence.lead()
+        except OSError as error:
+            standing.primary, standing.history = before
+            self._note()
+            self._become_replica()
+            raise CommandError(f"ERR a new primary must note its role in the journal: {reason_of(error)}")
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
     def _leave_history(self) -> None:

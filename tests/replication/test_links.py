@@ -301,6 +301,38 @@ def test_a_ring_of_replicas_keeps_its_data_until_one_is_promoted(trio):
     assert state_of(trio.a) == state_of(trio.b) == state_of(trio.c)
 
 
+def test_a_promotion_that_cannot_be_noted_does_not_happen(trio):
+    trio.follow(trio.b, trio.a)
+    trio.b.disk.fail_at, trio.b.disk.fails_for = trio.b.disk.operations + 1, 10**9
+    assert trio.b.ask("REPLICAOF NO ONE").startswith(b"-ERR a new primary must note its role")
+    trio.b.disk.fail_at = 0
+    trio.a.ask("SET k v")
+    trio.world.link_up(trio.b, trio.a)
+    assert trio.b.ask("SET k w").startswith(b"-READONLY")
+    trio.world.clock.advance(1_100)
+    trio.world.settle()
+    trio.b = trio.kill(trio.b)
+    assert trio.b.fields()["role"] == "slave"
+    trio.copies(trio.b, trio.a)
+
+
+@pytest.mark.parametrize("at", range(1, 60))
+def test_a_disk_that_fails_while_a_copy_is_taken_leaves_one_state_whole(trio, at):
+    trio.a.ask("SET k new;SET l new")
+    trio.b.ask("SET k old;SET m old")
+    old, new = state_of(trio.b), state_of(trio.a)
+    trio.world.settle()
+    trio.b.disk.fail_at = trio.b.disk.operations + at
+    trio.b.begin("REPLICAOF 127.0.0.1 1")
+    link = trio.b.replication.link
+    trio.world.go_on(lambda: link.state == "connected" or link.attempts > 1)
+    assert trio.b.dead is None
+    assert state_of(trio.b) in (old, new)
+    killed = trio.kill(trio.b)
+    assert state_of(killed) in (old, new)
+    trio.copies(killed, trio.a) if killed.replication.standing.is_replica else trio.follow(killed, trio.a)
+
+
 @pytest.mark.parametrize("whom", ["127.0.0.1 9", "NO ONE"])
 @pytest.mark.parametrize("at", range(1, 60, 4))
 def test_leaving_a_primary_in_the_middle_of_its_copy_keeps_one_state_whole(trio, whom, at):
@@ -335,14 +367,15 @@ def test_a_copy_that_is_damaged_or_torn_is_thrown_away_and_the_next_one_taken(tr
             seen[0] += len(data) - start
             if 0 <= at < len(data):
                 if place % 2:
-                    data = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+                    data = data[:at] + bytes([data[at] ^ 64]) + data[at + 1 :]
                 else:
                     data = data[:at]
                     trio.world.wires[-1].break_off()
         take(data)
 
     link.received = damaged
-    trio.world.go_on(lambda: (link.state == "connect" and link.attempts > 0) or link.state == "connected")
+    is_decided = lambda: (link.state == "connect" and link.attempts > 0) or link.state == "connected"  # noqa: E731
+    trio.world.go_on(is_decided)
     if link.state == "connect":
         assert state_of(trio.b) == old
     link.received = take
