@@ -177,7 +177,9 @@ class Node(Restartable):
         self.network = Network(world, self)
         self.own_clock = NodeClock(world)
         self.own_clock.skew_ms = world.skews_ms.get(port, 0)
-        super().__init__(disk, cast(ManualClock, self.own_clock), at_once=False, **{"appendfsync": "everysec", **options})
+        super().__init__(
+            disk, cast(ManualClock, self.own_clock), at_once=False, **{"appendfsync": "everysec", **options}
+        )
         self.engine.calls.stopwatch = world.stopwatch
         self.engine.state.port = port
         world.nodes[port] = self
