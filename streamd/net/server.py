@@ -27,16 +27,7 @@ from streamd.net.replica_link import Connector
 from streamd.net.threads import JournalThread
 from streamd.net.transferring import transfer
 from streamd.replication.replication import Replication
-
-
-def primary_of(config: Config) -> tuple[str, int] | None:
-    """Return host and port of the primary that the configuration names; None without one. Raises: ConfigError."""
-    words = config.text("replicaof").split()
-    if not words:
-        return None
-    if len(words) != 2 or not words[1].isdigit() or not 0 < int(words[1]) <= 65_535:
-        raise ConfigError(f"replicaof '{' '.join(words)}': give host and port of the primary, as in 10.0.0.5 6379")
-    return words[0], int(words[1])
+from streamd.replication.standing import primary_of
 
 
 class AddressError(OSError):
