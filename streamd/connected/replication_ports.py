@@ -76,7 +76,7 @@ class Replication(Protocol):
         """Become a replica; return False if it is one of that primary already. Raises: CommandError."""
 
     def lead(self) -> None:
-        """Become a primary."""
+        """Become a primary. Raises: CommandError."""
 
     def count(self, client: Client, *, synced: bool = False) -> int:
         """Return how many replicas have the last write of a client, in their journals or on their disks."""

@@ -106,12 +106,17 @@ class Database:
         return len(self.values)
 
     def peek(self, key: bytes) -> KeyValue | None:
-        """Return the value of a live key, or None; an expired key is removed."""
+        """Return the value of a live key, or None; an expired key is removed.
+
+        Where expired keys are kept, a hash with expired fields comes as a copy without them.
+        """
         value = self.values.get(key)
         if value is not None and self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
             self.expire(key)
             return None
         if type(value) is TimedHash and self.field_times.due_ms.get(key, 0) <= self.time.ms:
+            if self.keeps_expired and self.time.ms:  # (a journal's time is 0, and nothing has expired)
+                return value.at(self.time.ms) or None
             self.expire_fields(key)
             return self.values.get(key)
         return value
@@ -179,7 +184,8 @@ class Database:
         if kind.plain is None or type(value) not in kind.also:
             raise WrongType()
         plain = kind.plain(value)
-        self.values[key] = plain  # type: ignore[assignment]
+        if plain is not value:
+            self.values[key] = plain  # type: ignore[assignment]
         return plain
 
     def put(self, key: bytes, value: KeyValue) -> None:
@@ -435,6 +441,9 @@ class Keyspace:
             db.expires_ms, db.expires_sum_ms, db.deadlines = new.expires_ms, new.expires_sum_ms, new.deadlines
             db.used_s = db.touched = new.used_s
             db.field_times = new.field_times
+            for key in db.followers.watched_in(db.index):
+                if key in db.values:
+                    db.followers.mark(db.index, key)
             for key in list(db.waiting):
                 db.on_ready(db, key)
 

@@ -14,7 +14,7 @@ class Incoming:
     """
 
     def __init__(self, journal: Journal, count: int) -> None:
-        """Prepare for so many files, of which the first is a base if there are several."""
+        """Prepare for so many files, of which the first is a base if there are several. Raises: OSError."""
         self._journal = journal
         seq = journal.free_seq()
         kinds = [BASE if count > 1 and not number else INCREMENT for number in range(count)]
@@ -22,7 +22,14 @@ class Incoming:
             Part(f"{journal.filename}.{seq + number}.{'base' if kind == BASE else 'incr'}.aof", seq + number, kind)
             for number, kind in enumerate(kinds)
         ]
-        self._files: list[File] = []
+        self._files: list[File] = []  # all of them exist from now on, so that nobody else takes their names
+        try:
+            for part in self._parts:
+                self._files.append(journal.files.open(f"{journal.directory}/{part.name}", create=True))
+        except OSError:
+            self.abandon()
+            raise
+        self._begun = 0
         self._at = 0
         self._digest = xxh3_64()
         self.expected = 0
@@ -37,20 +44,19 @@ class Incoming:
     @property
     def is_whole(self) -> bool:
         """Whether all files have been received."""
-        return len(self._files) == len(self._parts) and not self.expected
+        return self._begun == len(self._parts) and not self.expected
 
     def begin_file(self, size: int) -> None:
-        """Begin the next file. Raises: ValueError, OSError."""
-        if self.expected or len(self._files) == len(self._parts):
+        """Begin the next file. Raises: ValueError."""
+        if size < 0 or self.expected or self._begun == len(self._parts):
             raise ValueError("a file begins where none should")
-        part = self._parts[len(self._files)]
-        self._files.append(self._journal.files.open(f"{self._journal.directory}/{part.name}", create=True))
+        self._begun += 1
         self._at, self.expected = 0, size
 
     def write(self, data: bytes) -> None:
         """Write the next bytes of the present file: no more than are expected. Raises: OSError."""
         assert len(data) <= self.expected
-        write_all(self._files[-1], self._at, data)
+        write_all(self._files[self._begun - 1], self._at, data)
         self._digest.update(data)
         self._at += len(data)
         self.expected -= len(data)

@@ -183,6 +183,11 @@ class Persistence:
             self._state.records = []
             self.journal.append_unit(records)
 
+    def write_now(self) -> None:
+        """Write what the running turn has recorded so far. Raises: OSError; the end of the turn tries again."""
+        self._hand_over()
+        self.journal.write()
+
     def tick(self) -> bool:
         """Do the work that is due, and a slice of a rewrite; return whether more is to be done at once."""
         self.barrier.tick()
@@ -265,9 +270,13 @@ class Persistence:
     def lead(self) -> None:
         """Make the notes of a new primary durable, before it answers the first write. Raises: OSError."""
         self._note_defaults()
-        self._hand_over()
-        self.journal.write()
+        self.write_now()
         self.journal.sync()
+
+    @property
+    def may_change_files(self) -> bool:
+        """Whether no job works on the journal's files."""
+        return not (self.barrier.is_busy or self.rewriting.has_job or self.journal.is_unsaved)
 
     @property
     def loading_ms(self) -> int:

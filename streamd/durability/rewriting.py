@@ -277,6 +277,11 @@ class Rewriting:
         return self.count, self.is_running or self.is_planned
 
     @property
+    def has_job(self) -> bool:
+        """Whether a job of the rewrite is under way, which must not be abandoned then."""
+        return self._is_syncing
+
+    @property
     def is_running(self) -> bool:
         """Whether a rewrite is under way."""
         return self._journal.rewrite is not None

@@ -141,18 +141,26 @@ class Journal:
         self.writer = Writer(NoFile(), 0, 0, self.files.salt())
         self.is_unsaved = True
 
-    def adopt(self, manifest: Manifest, loading: Loading, names_databases: bool) -> Callable[[], None]:
+    def adopt(self, manifest: Manifest, loading: Loading, names_databases: bool, note: Words) -> Callable[[], None]:
         """Make other files of the directory, which were loaded and are on the disk, the journal.
 
-        Returns the job that removes the files that were the journal before. Raises: OSError; then these still are it.
+        note: ends these files; it is on the disk before they are the journal. To be called only while no job of the
+        journal is under way. Returns the job that removes the files that were the journal before. Raises: OSError; then
+        these still are it.
         """
         old, obsolete = self.writer, self.manifest
         assert old is not None
         if self.rewrite is not None:
+            assert not self.rewrite.is_switching
             self.abandon_rewrite()
         file = self.files.open(self._path(manifest.increments[-1]))
         try:
             size = file.size()
+            writer = Writer(file, size, size, loading.last_salt or self.files.salt(), bool(loading.last_salt))
+            writer.names_databases = names_databases
+            writer.append_own(note)
+            writer.write()
+            writer.sync()
             repeat(lambda: self.files.sync_directory(self.directory))
             manifests.replace(self.files, self.directory, self._manifest_name, manifest)
         except BaseException:
@@ -160,21 +168,23 @@ class Journal:
             raise
         self.manifest = manifest
         self.loading = loading
-        self.writer = Writer(file, size, size, loading.last_salt or self.files.salt(), bool(loading.last_salt))
-        self.writer.names_databases = names_databases
-        self.writer.shipped = None
+        self.writer = writer
         self._older_bytes = sum(loading.sizes.values()) - size
         self.base_bytes = self._older_bytes or size
         self.is_unsaved = False
         self.synced_writes = self.writes
-        repeat(lambda: self.files.sync_directory(self.directory))
+        try:
+            repeat(lambda: self.files.sync_directory(self.directory))
+            removable = obsolete.parts()
+        except OSError:
+            removable = []  # which manifest a power loss leaves is open, so the files of both stay
 
         def job() -> None:
             try:
                 old.close()
             except OSError:
                 pass
-            for part in obsolete.parts():
+            for part in removable:
                 try:
                     self.files.unlink(self._path(part))
                 except OSError:
@@ -220,6 +230,13 @@ class Journal:
         self.writer.append_unit(records)
         if self.rewrite is not None:
             self.rewrite.observe(records)
+
+    def append_own(self, words: Words) -> None:
+        """Take a note about this journal alone, which is not shipped; it stands behind the units of the next write."""
+        assert self.writer is not None
+        self.writer.append_own(words)
+        if self.rewrite is not None:
+            self.rewrite.observe([(0, words)])
 
     def write(self) -> bool:
         """Write the units of this turn with one operation; return whether there were any. Raises: OSError."""
@@ -330,7 +347,7 @@ class Journal:
         obsolete, old_directory, self.old_directory = self.manifest, self.old_directory, None
         self.manifest = Manifest(rewrite.base, [rewrite.increment])
         self.writer = rewrite.writer
-        self.writer.shipped, old.shipped = old.shipped, None
+        old.hand_on(self.writer)
         self.rewrite = None
         self.is_unsaved = False
         self._older_bytes = self.base_bytes = rewrite.base_bytes

@@ -84,6 +84,20 @@ class Writer:
         self._data_end = self.size = size + len(data)
         return True
 
+    def hand_on(self, successor: "Writer") -> None:
+        """Let a writer that has been given the same units take this one's place, with what is to be shipped.
+
+        Units that were given to this writer and not written yet are shipped; the successor ships only later ones.
+        """
+        successor.encode_waiting()
+        self.encode_waiting()
+        successor.shipped, self.shipped = self.shipped, None
+
+    def encode_waiting(self) -> None:
+        """Encode the units that wait for the next `write`."""
+        if self._units or self._own:
+            self._encode()
+
     def append_own(self, words: Words) -> None:
         """Take a note that is about this journal alone, and is not shipped, for the end of the next `write`."""
         self._own.append(words)

@@ -28,16 +28,7 @@ from streamd.net.threads import JournalThread
 from streamd.net.tls import make_link_context
 from streamd.net.transferring import transfer
 from streamd.replication.replication import Replication
-
-
-def primary_of(config: Config) -> tuple[str, int] | None:
-    """Return host and port of the primary that the configuration names; None without one. Raises: ConfigError."""
-    words = config.text("replicaof").split()
-    if not words:
-        return None
-    if len(words) != 2 or not words[1].isdigit() or not 0 < int(words[1]) <= 65_535:
-        raise ConfigError(f"replicaof '{' '.join(words)}': give host and port of the primary, as in 10.0.0.5 6379")
-    return words[0], int(words[1])
+from streamd.replication.standing import primary_of
 
 
 def check_replication(config: Config) -> None:
@@ -290,9 +281,9 @@ class Server:
         replication = self.engine.state.replication
         if isinstance(replication, Replication):
             replication.close()
-            self.engine.state.replication = Alone(self.engine.state.run_id)
         if self.persistence is not None:
             failure = self.persistence.close()
+            self.engine.state.replication = Alone(self.engine.state.run_id)
             if self._stopping:
                 self.journal_failure = self.journal_failure or failure
             self._journal_thread.close()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
 from streamd.connected.state import State
 from streamd.replication.feeding import Feeding, Follower
@@ -18,8 +18,8 @@ _EVER_MS: Final = 2**40
 class Failover:
     """One failover at a time. state: as INFO shows it.
 
-    hand_over: has this server follow another one, which is to become the primary. end_pause: lets waiting writers go
-    on.
+    settle: writes and ships what this turn has, or raises OSError. hand_over: has this server follow another one, which
+    is to become the primary. end_pause: lets waiting writers go on.
     """
 
     def __init__(
@@ -27,11 +27,12 @@ class Failover:
         state: State,
         standing: Standing,
         feeding: Feeding,
+        settle: Callable[[], None],
         hand_over: Callable[[str, int], None],
         end_pause: Callable[[], None],
     ) -> None:
         self._state, self._standing, self._feeding = state, standing, feeding
-        self._hand_over, self._end_pause = hand_over, end_pause
+        self._settle, self._hand_over, self._end_pause = settle, hand_over, end_pause
         self.state = NONE
         self._target: tuple[str, int] | None = None
         self._is_forced = False
@@ -75,6 +76,11 @@ class Failover:
     def tick(self) -> None:
         """Hand over as soon as a replica has all; give up when the time is over."""
         if self.state != WAITING:
+            return
+        try:
+            self._settle()
+        except OSError as error:
+            self.end(f"the journal cannot be written: {reason_of(error)}")
             return
         offset = self._standing.history.offset
         ready = next((one for one in self._candidates() if one.acked >= offset), None)

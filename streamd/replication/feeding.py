@@ -6,13 +6,14 @@ from typing import Final
 from xxhash import xxh3_64
 
 from streamd.base.errors import CommandError
+from streamd.base.limits import OUTPUT_BYTES_MAX
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
 from streamd.connected.durability_ports import Backups
 from streamd.connected.replication_ports import Greeting
 from streamd.connected.state import State
-from streamd.durability.backups import READ_BYTES_MAX
+from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
 from streamd.replication.frame import Frame, make_ask, make_frame
 from streamd.replication.frame_ring import FrameRing
@@ -20,6 +21,7 @@ from streamd.replication.standing import Standing
 
 # A replica's words in the handshake, by which it says that it takes frames.
 STREAMD: Final = b"streamd"
+_SHOW_EVERY_MS: Final = 1_000
 
 
 class Follower:
@@ -45,7 +47,7 @@ class Follower:
 class Feeding:
     """Makes frames while there is a replica, or was one not long ago.
 
-    followers: by their clients. ring: None while there are no frames.
+    followers: by their clients. waiting: replicas that wait for a rewrite. ring: None while there are no frames.
     """
 
     def __init__(
@@ -57,7 +59,8 @@ class Feeding:
         self._greetings: dict[Client, Greeting] = {}
         self._waiters: list[Waiter[Client]] = []
         self._is_asked = False
-        self._alone_since_ms = 0
+        self._shown_ms = 0
+        self.waiting: dict[Client, None] = {}
 
     def begin(self) -> None:
         """Make frames from here on."""
@@ -90,7 +93,7 @@ class Feeding:
         writer = self._journal.writer
         assert writer is not None
         bodies = writer.shipped
-        if bodies and not writer.has_units:
+        if bodies and self.ring is not None and not writer.has_units:
             history = self._standing.history
             body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
             bodies.clear()
@@ -103,6 +106,37 @@ class Feeding:
             for follower in self.followers.values():
                 if follower.is_online:
                     self._send(follower, ask)
+
+    def tick(self) -> None:
+        """Show replicas each second that this server is there, and let go of those that hold it up."""
+        now_ms, config, ring = self._state.time.monotonic_ms, self._state.config, self.ring
+        if ring is not None:
+            ring.bytes_max = config.integer("repl-backlog-size")
+        if not self.followers and not self.waiting:
+            return
+        silent_ms = config.integer("repl-timeout") * 1_000
+        is_full = ring is not None and ring.size_bytes > max(ring.bytes_max, OUTPUT_BYTES_MAX)
+        for follower in list(self.followers.values()):
+            client = follower.client
+            if client.close_soon:
+                continue
+            if follower.is_online and now_ms - follower.acked_ms > silent_ms:
+                log.warning("replica-silent", "the replica at %s has acknowledged nothing for long", client.address)
+                client.close_soon = True
+                client.kill()
+            elif is_full and not follower.is_online:
+                log.warning("replica-slow", "the copy for %s takes too long: too much was written", client.address)
+                client.close_soon = True
+                client.kill()
+        if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
+            self._shown_ms = now_ms
+            for follower in self.followers.values():
+                if follower.is_online:
+                    self._send(follower, b"\n")
+            for client in self.waiting:
+                if client.waiter is not None:
+                    client.out.append(b"\n")
+                    self._state.wants_flush(client)
 
     def ship(self, frame: Frame) -> None:
         """Move the history by a frame, and send it to the replicas: one of this server's own, or of its primary."""
@@ -128,8 +162,8 @@ class Feeding:
     def leave(self, client: Client) -> None:
         """Forget a client that has gone."""
         self._greetings.pop(client, None)
+        self.waiting.pop(client, None)
         if self.followers.pop(client, None) is not None:
-            self._alone_since_ms = self._state.time.monotonic_ms
             log.warning("replica-lost", "the replica at %s has gone", client.address)
 
     def continues(self, client: Client, replid: str, offset: int) -> bool:
@@ -151,9 +185,14 @@ class Feeding:
     def copy_whole(self, client: Client, backups: Backups) -> bool:
         """Begin to send the whole state, once the journal was rewritten for that. Raises: CommandError."""
         self.begin()
-        begun = backups.begin(client)
+        try:
+            begun = backups.begin(client)
+        except TooManyBackups:
+            raise CommandError("NOMASTERLINK Can't SYNC: too many copies are under way")
         if begun is None:
+            self.waiting[client] = None
             return False
+        self.waiting.pop(client, None)
         follower = self._join(client, self._standing.history.offset)
         sizes = [size for _, size in begun]
         client.begin_pieces(self._pieces(follower, sizes, backups))
@@ -202,11 +241,10 @@ class Feeding:
         if follower is None:
             return
         follower.acked_ms = self._state.time.monotonic_ms
-        moved = offset > follower.acked or (synced is not None and synced > follower.synced)
         follower.acked = offset
         if synced is not None:
             follower.synced = synced
-        if moved and self._waiters:
+        if self._waiters:
             waiters, self._waiters = self._waiters, []
             self._serve(waiters)
             self._waiters += [one for one in waiters if one.client.waiter is one]

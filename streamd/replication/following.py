@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from streamd.base.log import log
 from streamd.durability.incoming import Incoming
-from streamd.replication.frame import Ask, Frame, FrameError, FrameReader
+from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
@@ -99,7 +99,7 @@ class Link:
         self._lines = b""
         self._step = ""
         self._replid = ""
-        self._earlier: str | None = None
+        self._earlier: tuple[str, ...] = ()
         self._offset = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
@@ -142,6 +142,9 @@ class Link:
                 self.attempts += 1
                 self._host.connect(*primary)
             return
+        if self.state in ("sync", "load") and now_ms - self._acked_ms >= 1_000:
+            self._acked_ms = now_ms
+            self._host.send(_request(b"REPLCONF", b"ACK", b"-1"))  # has nothing yet, but is there
         if self.state == "load":
             return
         if now_ms - self.last_ms > self._timeout_ms():
@@ -172,6 +175,10 @@ class Link:
                 self._take_frames(data)
             else:
                 self._take_lines(data)
+        except ForeignFrame as error:
+            if self._frames is not None and self._frames.offset == self._offset:
+                self._must_copy = True  # it would come again
+            self.fail(error)
         except (LinkFault, FrameError, ValueError, OSError) as error:
             self.fail(error)
 
@@ -318,14 +325,15 @@ class Link:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
         if words[0] == "CONTINUE" and len(words) == 3:
             history = self._standing.history
-            self._replid, self._offset, self._earlier = words[1], history.offset, None
+            self._replid, self._offset = words[1], history.offset
+            self._earlier = (history.replid, history.replid2)
             if words[1] != history.replid:
-                self._earlier = history.replid
                 self._standing.history = history.branched(words[1])
                 self._host.renamed()
             self._go_on()
         elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
-            self._replid, self._offset, self._earlier = words[1], int(words[2]), None
+            self._replid, self._offset = words[1], int(words[2])
+            self._earlier = ()
             self._step = "files"
             self.copies += 1
         else:
@@ -340,7 +348,7 @@ class Link:
             self._promotes = False
             self._host.promoted()
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
-        self._frames = FrameReader(self._replid, self._offset, self._earlier)
+        self._frames = FrameReader(self._replid, self._offset, *self._earlier)
         self._host.acknowledge()
         log.info("replica-linked", "following the primary from offset %d on", self._offset)
 

@@ -8,7 +8,8 @@ marks of syncing.
     #streamd ask OFFSET                       acknowledge now, even if nothing is new
 
 BEFORE and AFTER are offsets of the history. HASH is the xxh3-64 of the bytes, in 16 hexadecimal digits. Its seed is
-made of the replication ID, BEFORE and AFTER, so that a frame of another history or place is not taken for this one.
+made of the replication ID, BEFORE and AFTER, so that a frame of another history or place is not taken for this one. A
+frame keeps the ID that it was made with when the history gets another one.
 """
 
 import re
@@ -27,6 +28,10 @@ _ASK: Final = re.compile(rb"#streamd ask (\d{1,19})")
 
 class FrameError(Exception):
     """What came is no frame, or not the next one of this history; the message says why."""
+
+
+class ForeignFrame(FrameError):
+    """A frame that is of another history, or was damaged on its way."""
 
 
 class Frame(NamedTuple):
@@ -72,13 +77,9 @@ class FrameReader:
     offset: of the history, behind the frames that were returned.
     """
 
-    def __init__(self, replid: str, offset: int, earlier: str | None = None) -> None:
-        """Read the frames of a history from an offset on.
-
-        earlier: the history that this one has branched off from; its last frames may come first.
-        """
-        self._replid = replid
-        self._earlier = earlier
+    def __init__(self, replid: str, offset: int, *earlier: str) -> None:
+        """earlier: the histories that this one has branched off from, of which its first frames may be."""
+        self._replids = (replid, *earlier)
         self.offset = offset
         self._data = bytearray()
         self._wanted = 0  # bytes, before which there is nothing to look at
@@ -128,13 +129,9 @@ class FrameReader:
             self._wanted = whole - 1
             return None
         copy = bytes(data[:whole])
-        digest = xxh3_64_intdigest(copy[end + 1 :], _seed(self._replid, before, after))
-        if b"%016x" % digest == head[4]:
-            self._earlier = None
-        elif self._earlier is not None:
-            digest = xxh3_64_intdigest(copy[end + 1 :], _seed(self._earlier, before, after))
-        if b"%016x" % digest != head[4]:
-            raise FrameError(f"the frame from {before} to {after} does not match its checksum")
+        body, digest = copy[end + 1 :], int(head[4], 16)
+        if not any(digest == xxh3_64_intdigest(body, _seed(replid, before, after)) for replid in self._replids):
+            raise ForeignFrame(f"the frame from {before} to {after} does not match its checksum")
         del data[:whole]
         self._wanted = 0
         self.offset = after

@@ -1,5 +1,6 @@
 """The replica's side: what comes over the link is applied, loaded and acknowledged."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -68,7 +69,7 @@ class ReplicaSide:
         self._taking: TakingOver | None = None
         self._incoming: Incoming | None = None
         self._coming = History("")
-        self._synced_at: list[tuple[int, int]] = []  # writes of the journal, and the offsets that these reached
+        self._synced_at: deque[tuple[int, int]] = deque()  # writes of the journal, and the offsets that these reached
         self._synced = -1
         self._was_asked = False
 
@@ -85,10 +86,8 @@ class ReplicaSide:
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
-        if self._taking is not None:
-            return self._load_slice(self._taking, stop)
         self.link.tick()
-        return False
+        return self._taking is not None and self._load_slice(self._taking, stop)
 
     # -- the link's host ------------------------------------------------------------------------------------------
 
@@ -135,8 +134,15 @@ class ReplicaSide:
         except CannotFollow as error:
             self.link.copy_anew()
             raise LinkFault(f"{error}; the whole state is fetched again")
+        except Exception as error:
+            state.note_bug("a frame of the primary", error=error)
+            self.link.copy_anew()
+            raise LinkFault("a frame was applied in part; the whole state is fetched again")
         self._feeding.ship(frame)
-        self._synced_at.append((self._persistence.journal.writes + 1, frame.after))
+        writes = self._persistence.journal.writes + 1
+        if self._synced_at and self._synced_at[-1][0] == writes:
+            self._synced_at.pop()
+        self._synced_at.append((writes, frame.after))
         self._serve_ready()
         self._end_turn()
 
@@ -145,7 +151,7 @@ class ReplicaSide:
         client = self.client or self._make_client()
         done = self._persistence.journal.synced_writes
         while self._synced_at and self._synced_at[0][0] <= done:
-            self._synced = self._synced_at.pop(0)[1]
+            self._synced = self._synced_at.popleft()[1]
         words = (b"REPLCONF", b"ACK", b"%d" % self._standing.history.offset, b"FACK", b"%d" % self._synced)
         client.out.append(b"*5\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
         self._state.wants_flush(client)
@@ -166,10 +172,11 @@ class ReplicaSide:
         host, port = self._standing.primary or ("", 0)
         client = self.client = self._connect_client(f"{host}:{port}")
         client.kind = "master"
-        network, link = self._network, self.link
+        network, link, barrier = self._network, self.link, self._persistence.barrier
 
         def flush() -> None:
-            network.send(b"".join(client.out))
+            if barrier.write_failed is None:  # else the journal lacks what would be acknowledged
+                network.send(b"".join(client.out))
             client.out.clear()
 
         client.flush = flush
@@ -216,7 +223,9 @@ class ReplicaSide:
         try:
             if not taking.step(stop):
                 return True
-            remove_old = taking.finish()
+            if not self._persistence.may_change_files:
+                return False  # the next tick tries again
+            remove_old = taking.finish(self._standing.note_at(self._coming))
         except (DamagedError, LoadError, OSError, TornState) as error:
             self._taking = None
             self.link.fail(LinkFault(f"the state that was sent cannot be taken: {reason_of(error)}"))
@@ -226,6 +235,7 @@ class ReplicaSide:
         self._applier = None
         self._synced_at.clear()
         self._synced = self._coming.offset
+        self._persistence.barrier.note_rewritten()
         self._taken()
         self._persistence.submit_beside(remove_old, lambda error: None)
         self._serve_ready()

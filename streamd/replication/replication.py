@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
@@ -20,7 +20,9 @@ _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
 STALE: Final = CommandError("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
 FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write.")
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
+NOT_NOTED: Final = -1
 _NOTE_EVERY_MS: Final = 1_000
+_NOT_WRITTEN: Final = "NOMASTERLINK Can't SYNC: the journal of this server cannot be written"
 
 
 class Replication:
@@ -56,7 +58,7 @@ class Replication:
             self._taken,
             self._failover_ended,
         )
-        self.failover = Failover(state, self.standing, self.feeding, self._hand_over, end_pause)
+        self.failover = Failover(state, self.standing, self.feeding, self._settle, self._hand_over, end_pause)
         self.link = self.side.link
         for name in ("min-replicas-to-write", "min-replicas-max-lag"):
             state.config.on_change(name, self.look_for_replicas)
@@ -64,7 +66,7 @@ class Replication:
         persistence.barrier.ship = self.feeding.end_turn
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
-        self._noted_offset = -1
+        self._noted_offset = NOT_NOTED
 
     # -- start and end --------------------------------------------------------------------------------------------
 
@@ -91,23 +93,33 @@ class Replication:
         elif self.standing.was_noted:
             self.feeding.begin()
         if self.standing.was_noted:
+            # The note of an end in order counts no more once anything is written: a power loss must not bring it back.
             self._note()
+            self._persistence.write_now()
+            self._persistence.journal.sync()
 
     def close(self) -> None:
         """End the links, and note where the state stands: nothing follows in the journal."""
         self.side.stop()
-        writer = self._persistence.journal.writer
-        if self.standing.was_noted and writer is not None:
-            writer.append_own(self.standing.note(ENDED))
+        persistence = self._persistence
+        if self.standing.was_noted and persistence.journal.writer is not None and not persistence.barrier.is_dead:
+            try:
+                self._settle()
+            except OSError:
+                return  # without a note this history is not continued
+            persistence.journal.append_own(self.standing.note(ENDED))
 
     def _note(self) -> None:
         """Note in the journal where the state stands."""
-        writer = self._persistence.journal.writer
-        assert writer is not None
         self.standing.was_noted = True
         self._noted_ms = self._state.time.monotonic_ms
         self._noted_offset = self.standing.history.offset
-        writer.append_own(self.standing.note())
+        self._persistence.journal.append_own(self.standing.note())
+
+    def _settle(self) -> None:
+        """Write and ship what the turn has so far: journal and history are at one point then. Raises: OSError."""
+        self._persistence.write_now()
+        self.feeding.end_turn([])
 
     def doubt(self) -> None:
         """Have replicas take the whole state anew, of this server or of its primary: it may differ from theirs."""
@@ -127,11 +139,14 @@ class Replication:
 
     def note_of_rewrite(self) -> list[bytes] | None:
         """Return the note for a journal that is being rewritten, which says nothing of the offset."""
-        self._noted_offset = -1
+        self._noted_offset = NOT_NOTED
         return self.standing.note(UNKNOWN) if self.standing.was_noted else None
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
+        self.feeding.tick()
+        if self._noted_offset == NOT_NOTED and self.standing.was_noted and not self._persistence.is_rewriting:
+            self._note()
         if self.standing.is_replica:
             more = self.side.tick(stop)
             self.look_at_link()
@@ -164,6 +179,8 @@ class Replication:
             return False
         was_replica = self.standing.is_replica
         self.side.stop()
+        if not was_replica:
+            self._leave_history()
         self.standing.primary = (host, port)
         if not was_replica:
             self._persistence.barrier.drop_unanswered()
@@ -174,18 +191,34 @@ class Replication:
         return True
 
     def lead(self) -> None:
-        """Become a primary that continues the history of the one before."""
-        if not self.standing.is_replica:
+        """Become a primary that continues the history of the one before. Raises: CommandError; then it has not."""
+        standing = self.standing
+        if not standing.is_replica:
             return
+        before = standing.primary, standing.history
         self.side.stop()
-        self.standing.primary = None
-        self.standing.branch()
+        standing.primary = None
+        standing.branch()
         self._state.set_replica(None)
         self.look_at_link()
         self.feeding.begin()
         self._note()
-        self._persistence.lead()
+        try:
+            self._persistence.lead()
+        except OSError as error:
+            standing.primary, standing.history = before
+            self._note()
+            self._become_replica()
+            raise CommandError(f"ERR a new primary must note its role in the journal: {reason_of(error)}")
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
+
+    def _leave_history(self) -> None:
+        """Ship what this primary has written as the last of its history; if that cannot be, the history ends before."""
+        try:
+            self._settle()
+        except OSError:
+            self.standing.branch()
+            self.link.copy_anew()
 
     def _hand_over(self, host: str, port: int) -> None:
         """Follow a replica, which becomes the primary; until it says so this server only takes no writes."""
@@ -218,10 +251,9 @@ class Replication:
         self.side.start(may_empty)
 
     def _taken(self) -> None:
-        """Begin with another state."""
+        """Begin with another state, whose journal has the note already."""
         self.feeding.end()
         self.feeding.begin()
-        self._note()
 
     # -- what commands ask ----------------------------------------------------------------------------------------
 
@@ -249,6 +281,10 @@ class Replication:
     def copy_whole(self, client: Client) -> bool:
         """Begin to send the whole state. Raises: CommandError."""
         self._check_linked()
+        try:
+            self._settle()
+        except OSError:
+            raise CommandError(_NOT_WRITTEN)
         is_begun = self.feeding.copy_whole(client, self._persistence.backups)
         if not self.standing.was_noted:
             self._note()

@@ -52,13 +52,13 @@ class TakingOver:
             if stop():
                 return False
 
-    def finish(self) -> Callable[[], None]:
-        """Make the loaded state that of the server, and the received files its journal.
+    def finish(self, note: list[bytes]) -> Callable[[], None]:
+        """Make the loaded state that of the server, and the received files its journal, which the note ends.
 
         Returns the job that removes the files of before. Raises: OSError; then the state is the one before.
         """
         state, other = self._state, self._other
-        job = self._journal.adopt(self._incoming.manifest, self._loading, self._loader.names_databases)
+        job = self._journal.adopt(self._incoming.manifest, self._loading, self._loader.names_databases, note)
         self._incoming.close()
         state.keyspace.take(other.keyspace)
         state.sweeper = other.sweeper

@@ -149,7 +149,7 @@ def _parse_type(word: bytes) -> str:
 
 
 def _type(client: Client) -> str:
-    return "pubsub" if client.subscription_count() else client.kind
+    return "pubsub" if client.kind == "normal" and client.subscription_count() else client.kind
 
 
 # -- acting on other connections --------------------------------------------------------------------------------------
