@@ -2,7 +2,7 @@
 
 from typing import Final
 
-REPLICATION_OPTIONS: Final = (
+REPLICATION_OPTIONS: Final[tuple[tuple[str, str, int | str, str, int, int, bool], ...]] = (
     ("masteruser", "text", "", "user of a replica at its primary; empty: the default user", 0, 0, True),
     ("masterauth", "text", "", "password of a replica at its primary; better in a file than in a flag", 0, 0, False),
     ("replica-announce-ip", "text", "", "address that the primary shows for this replica", 0, 0, True),

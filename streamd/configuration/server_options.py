@@ -155,16 +155,9 @@ _COMPACT_FORMS: Final = tuple(
     )
 )
 
-_REPLICATION: Final = tuple(
-    Option(name, kind, default, text, least, greatest, flag=is_flag)
-    for name, kind, default, text, least, greatest, is_flag in REPLICATION_OPTIONS
-)
-
 OPTIONS: Final[dict[str, Option]] = {
     option.name: option
     for option in (
-        *_REPLICATION,
-        Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
         Option(
             "port",
             "integer",
@@ -373,6 +366,8 @@ OPTIONS: Final[dict[str, Option]] = {
             "of so many keys it is noted which clients keep what they read of them (CLIENT TRACKING); 0: any number",
         ),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
+        Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
+        *(Option(*row[:6], flag=row[6]) for row in REPLICATION_OPTIONS),
         *_COMPACT_FORMS,
     )
 }

@@ -4,7 +4,20 @@ import asyncio
 from typing import cast
 
 from streamd.base.errors import reason_of
+from streamd.configuration.server_options import Config, ConfigError
 from streamd.replication.following import Link
+
+
+def primary_of(config: Config) -> tuple[str, int] | None:
+    """Return host and port of the primary that the configuration names; None without one. Raises: ConfigError."""
+    words = config.text("replicaof").split()
+    if not words or [word.lower() for word in words] == ["no", "one"]:
+        return None
+    if len(words) != 2 or not words[1].isdecimal() or not 0 < int(words[1]) <= 65_535:
+        raise ConfigError(f"replicaof {' '.join(words)}: give host and port of the primary, as in 10.0.0.5 6379")
+    if not config["appendonly"]:
+        raise ConfigError("replicaof: a replica needs a journal; give appendonly yes")
+    return words[0], int(words[1])
 
 
 class LinkConnection(asyncio.Protocol):

@@ -23,20 +23,10 @@ from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
-from streamd.net.replica_link import Connector
+from streamd.net.replica_link import Connector, primary_of
 from streamd.net.threads import JournalThread
 from streamd.net.transferring import transfer
 from streamd.replication.replication import Replication
-
-
-def primary_of(config: Config) -> tuple[str, int] | None:
-    """Return host and port of the primary that the configuration names; None without one. Raises: ConfigError."""
-    words = config.text("replicaof").split()
-    if not words:
-        return None
-    if len(words) != 2 or not words[1].isdigit() or not 0 < int(words[1]) <= 65_535:
-        raise ConfigError(f"replicaof '{' '.join(words)}': give host and port of the primary, as in 10.0.0.5 6379")
-    return words[0], int(words[1])
 
 
 class AddressError(OSError):
@@ -148,8 +138,8 @@ class Server:
     async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
         """Listen on the configured addresses, and load the journal if there is one.
 
-        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS; LockedError,
-        DamagedError, LoadError, OSError of the journal.
+        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS and of replicaof;
+        LockedError, DamagedError, LoadError, OSError of the journal.
         """
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
@@ -157,13 +147,14 @@ class Server:
         self.engine.want_turn = self._tick_soon
         if self.measures is not None:
             self._prepare_metrics()
+        primary = primary_of(self.config)
         if self.config["appendonly"]:
             self._open_journal()
         try:
             await self._listen()
             self.engine.state.port = self.addresses[0][1] if self.addresses else 0
             if self.persistence is not None:
-                await self._load_journal(self.persistence, on_progress or (lambda persistence: None))
+                await self._load_journal(self.persistence, on_progress or (lambda persistence: None), primary)
         except BaseException:
             await self._close_listeners()
             self._close_journal()
@@ -225,6 +216,8 @@ class Server:
     def _appendonly_changed(self) -> None:
         """Begin or end the journal. Raises: ConfigError with Redis's text."""
         if not self.config["appendonly"]:
+            if self.engine.state.read_only is not None:
+                raise ConfigError("a replica needs its journal; REPLICAOF NO ONE makes it a primary")
             self._close_journal()
         elif self.persistence is None:
             try:
@@ -234,7 +227,9 @@ class Server:
                 log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
 
-    async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
+    async def _load_journal(
+        self, persistence: Persistence, on_progress: Callable[[Persistence], None], primary: tuple[str, int] | None
+    ) -> None:
         """Load in slices; clients get -LOADING meanwhile."""
         until_us = self.clock.monotonic_us() + LOAD_TURN_US
         for _ in persistence.load():
@@ -243,7 +238,7 @@ class Server:
                 await asyncio.sleep(0)
                 until_us = self.clock.monotonic_us() + LOAD_TURN_US
         replication = self._make_replication(persistence)
-        replication.take_role(primary_of(self.config))
+        replication.take_role(primary)
         persistence.begin()
         self.engine.state.replication = replication
         replication.begin()
@@ -256,7 +251,7 @@ class Server:
             persistence,
             self._connector,
             engine.serve,
-            engine.serve_ready,
+            engine.serve_and_resume,
             engine.end_waits,
             engine.connect,
             self.end_turn,

@@ -7,8 +7,8 @@ marks of syncing.
                                               selected at the beginning
     #streamd ask OFFSET                       acknowledge now, even if nothing is new
 
-BEFORE and AFTER are offsets of the history. HASH is the xxh3-64 of the bytes, in 16 hexadecimal digits. Its seed is made
-of the replication ID, BEFORE and AFTER, so that a frame of another history or place is not taken for this one.
+BEFORE and AFTER are offsets of the history. HASH is the xxh3-64 of the bytes, in 16 hexadecimal digits. Its seed is
+made of the replication ID, BEFORE and AFTER, so that a frame of another history or place is not taken for this one.
 """
 
 import re
