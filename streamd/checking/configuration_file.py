@@ -7,7 +7,7 @@ from streamd.base.failure import EXIT_OK, EXIT_USAGE
 from streamd.configuration.file import FromFile, read_file
 from streamd.configuration.server_options import OPTIONS, SECRET_OPTIONS, Config, ConfigError
 from streamd.engine.engine import Engine
-from streamd.net.replica_link import primary_of
+from streamd.net.replica_link import check_replication
 from streamd.net.tls import make_context
 
 
@@ -41,10 +41,10 @@ def _faults(found: FromFile) -> list[str]:
         Engine(config=config)
     except UserFileError as error:
         faults.append(f"users: {error}")
-    for is_given, look in ((config.integer("tls-port"), make_context), (config.text("replicaof"), primary_of)):
+    checks = (make_context, check_replication) if config.integer("tls-port") else (check_replication,)
+    for check in checks:
         try:
-            if is_given:
-                look(config)
+            check(config)
         except ConfigError as error:
             faults.append(str(error))
     return faults

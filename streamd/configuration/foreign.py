@@ -7,8 +7,7 @@ _REASONS: Final = {
     "rdbcompression sanitize-dump-payload stop-writes-on-bgsave-error",
     "the journal does so by itself": "aof-disable-auto-gc aof-rewrite-incremental-fsync aof-timestamp-enabled "
     "no-appendfsync-on-rewrite",
-    "replication does without it": "min-replicas-max-lag min-replicas-to-write min-slaves-max-lag "
-    "min-slaves-to-write propagation-error-behavior repl-backlog-ttl repl-disable-tcp-nodelay "
+    "replication does without it": "propagation-error-behavior repl-backlog-ttl repl-disable-tcp-nodelay "
     "repl-diskless-load repl-diskless-sync repl-diskless-sync-delay repl-diskless-sync-max-replicas "
     "repl-ping-replica-period repl-ping-slave-period replica-announced replica-ignore-disk-write-errors "
     "replica-ignore-maxmemory replica-lazy-flush replica-read-only replica-serve-stale-data slave-ignore-maxmemory "

@@ -379,6 +379,8 @@ SECRET_OPTIONS: Final = frozenset({"requirepass", "masterauth", "tls-key-file-pa
 ALIASES: Final = {
     "lua-time-limit": "busy-reply-threshold",
     "slaveof": "replicaof",
+    "min-slaves-to-write": "min-replicas-to-write",
+    "min-slaves-max-lag": "min-replicas-max-lag",
     "slave-announce-ip": "replica-announce-ip",
     "slave-announce-port": "replica-announce-port",
     "slave-priority": "replica-priority",

@@ -61,6 +61,7 @@ class Client(Watcher):
     waiter: set while the client is blocked; backlog: the requests received meanwhile.
     unfinished: the reply that is being made in slices; the backlog begins with GO_ON then.
     written: the offset of the replication history behind its last write; 0 if it has written nothing.
+    kind: `replica` or `master` for the end of a link, else `normal`.
     out_bytes: size of the large replies in `out`.
     flush: sends `out`; resume: goes on with the backlog and other received requests; both given by the connection.
     close_soon: close the connection once `out` is sent.
@@ -82,6 +83,7 @@ class Client(Watcher):
         "id",
         "in_unit",
         "kill",
+        "kind",
         "last_command",
         "last_ms",
         "lib_name",
@@ -142,6 +144,7 @@ class Client(Watcher):
         self.backlog: deque[list[bytes]] = deque()
         self.unfinished: Unfinished | None = None
         self.written = 0
+        self.kind = "normal"
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.flush: Callable[[], None] = _no_flush
@@ -200,6 +203,8 @@ class Client(Watcher):
         tracker = self.tracker
         flags = [
             ("O", self.monitoring),
+            ("S", self.kind == "replica"),
+            ("M", self.kind == "master"),
             ("P", self.subscription_count() > 0),
             ("x", self.transaction is not None),
             ("b", self.waiter is not None),

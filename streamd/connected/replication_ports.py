@@ -35,9 +35,6 @@ class Replication(Protocol):
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Replication, in Redis's order."""
 
-    def kind_of(self, client: Client) -> str:
-        """Return `replica` or `master` for the ends of links, `normal` for any other client."""
-
     def leave(self, client: Client) -> None:
         """Forget a client that has gone."""
 
@@ -52,6 +49,9 @@ class Replication(Protocol):
     def greet(self, client: Client) -> Greeting:
         """Return what a client has said of itself, to be changed."""
 
+    def promote(self, replid: str) -> None:
+        """Become a primary because the present one, with this history, says so. Raises: CommandError."""
+
     def continues(self, client: Client, replid: str, offset: int) -> bool:
         """Let a replica go on from an offset, if that can be; return whether it does."""
 
@@ -63,6 +63,12 @@ class Replication(Protocol):
 
     # Commands of other clients.
 
+    def start_failover(self, target: tuple[str, int] | None, is_forced: bool, timeout_ms: int | None) -> None:
+        """Hand the role to a replica. Raises: CommandError."""
+
+    def abort_failover(self) -> None:
+        """Give that up. Raises: CommandError."""
+
     def follow(self, host: str, port: int) -> bool:
         """Become a replica; return False if it is one of that primary already. Raises: CommandError."""
 
@@ -72,7 +78,7 @@ class Replication(Protocol):
     def count(self, client: Client, *, synced: bool = False) -> int:
         """Return how many replicas have the last write of a client, in their journals or on their disks."""
 
-    def ask(self, waiter: Waiter[Client], *, synced: bool = False) -> None:
+    def ask(self, waiter: Waiter[Client]) -> None:
         """Have replicas acknowledge at the end of this turn, and try a waiter again when they do."""
 
 
@@ -90,10 +96,6 @@ class Alone:
         """Return the fields of INFO's section Replication."""
         return primary_fields(self._run_id, NO_ID, 0, -1) | backlog_fields(False, 0, 0, 0)
 
-    def kind_of(self, client: Client) -> str:
-        """Return `normal`."""
-        return "normal"
-
     def leave(self, client: Client) -> None:
         """Do nothing."""
 
@@ -109,6 +111,10 @@ class Alone:
         """Return an empty greeting, which nobody keeps."""
         return Greeting()
 
+    def promote(self, replid: str) -> None:
+        """Refuse. Raises: CommandError."""
+        raise CommandError("ERR PSYNC FAILOVER can't be sent to a master.")
+
     def continues(self, client: Client, replid: str, offset: int) -> bool:
         """Return False."""
         return False
@@ -119,6 +125,14 @@ class Alone:
 
     def acknowledge(self, client: Client, offset: int, synced: int | None) -> None:
         """Do nothing."""
+
+    def start_failover(self, target: tuple[str, int] | None, is_forced: bool, timeout_ms: int | None) -> None:
+        """Refuse. Raises: CommandError."""
+        raise CommandError("ERR FAILOVER requires connected replicas.")
+
+    def abort_failover(self) -> None:
+        """Refuse. Raises: CommandError."""
+        raise CommandError("ERR No failover in progress.")
 
     def follow(self, host: str, port: int) -> bool:
         """Refuse. Raises: CommandError."""
@@ -131,7 +145,7 @@ class Alone:
         """Return 0."""
         return 0
 
-    def ask(self, waiter: Waiter[Client], *, synced: bool = False) -> None:
+    def ask(self, waiter: Waiter[Client]) -> None:
         """Do nothing: nobody will acknowledge."""
 
 

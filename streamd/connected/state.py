@@ -99,7 +99,8 @@ class State:
     run_id: 40 hexadecimal digits, new at every start.
     persistence: returns the fields of INFO that a journal changes.
     journal: None without one.
-    read_only: the error for commands that write, on a replica; None on a primary. stream_defaults: on a replica, the
+    read_only: the error for commands that write, on a replica; None on a primary. lacks_replicas: the same while there
+        are fewer replicas than `min-replicas-to-write`. stream_defaults: on a replica, the
         primary's settings for new streams: seconds, idempotent IDs of a producer.
     is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end; busy_error:
@@ -171,6 +172,7 @@ class State:
         self.persistence: Callable[[], dict[str, object]] = dict
         self.replication: Replication = Alone(self.run_id)
         self.read_only: CommandError | None = None
+        self.lacks_replicas: CommandError | None = None
         self.stream_defaults: tuple[int, int] | None = None
         self.active_expire = True
         self.scripts_may_all = False
@@ -214,6 +216,12 @@ class State:
             db.keeps_expired = error is not None
         self.restrict()
 
+    def need_replicas(self, error: CommandError | None) -> None:
+        """Answer `error` to commands that write, from now on; None: take them again."""
+        if error is not self.lacks_replicas:
+            self.lacks_replicas = error
+            self.restrict()
+
     def refuse_growth(self, is_full: bool) -> None:
         """Say whether commands with the flag `denyoom` are refused, because memory is above its limit."""
         if is_full != self.is_full:
@@ -237,6 +245,7 @@ class State:
             or self.is_full
             or self.write_error is not None
             or self.read_only is not None
+            or self.lacks_replicas is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
             or self.scripts_may_all
@@ -250,6 +259,8 @@ class State:
             raise CommandError("LOADING Redis is loading the dataset in memory")
         if self.read_only is not None and "write" in flags:
             raise self.read_only
+        if self.lacks_replicas is not None and "write" in flags:
+            raise self.lacks_replicas
         if self.write_error is not None and "write" in flags:
             raise self.write_error
         if self.is_full and "denyoom" in flags:

@@ -191,6 +191,17 @@ class Barrier:
         """Sync this turn's records at its end, under any policy (WAITAOF)."""
         self._sync_wanted = True
 
+    def drop_unanswered(self) -> None:
+        """Close the connections of clients whose writes were not answered, without an answer: who cannot tell whether
+        these last must not say that they do.
+        """
+        for client in dict.fromkeys([*self._holds, *self.writers]):
+            client.out.clear()
+            client.kill()
+        self._held.clear()
+        self._holds.clear()
+        self._held_since.clear()
+
     @property
     def is_holding(self) -> bool:
         """Whether some output waits."""

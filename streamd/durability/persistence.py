@@ -26,7 +26,7 @@ class Persistence:
     begin_anew() in place of the first three.
 
     history: the last note of the loaded journal about where it stands in a replication history. submit_beside: takes
-    jobs for the disk that no reply waits for.
+    jobs for the disk that no reply waits for. on_synced: called behind each sync.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Persistence:
         self._load_started_ms = self._load_began_ms = 0  # as a wall time, and as a monotonic one
         self._waiters: list[Waiter[Client]] = []
         self.submit_beside = submit_beside
+        self.on_synced: Callable[[], None] = lambda: None
         self.history: list[bytes] | None = None
         self.backups = Backups(self.journal, self.rewriting, state.clock)
         for name in ("stream-idmp-duration", "stream-idmp-maxsize"):
@@ -246,6 +247,7 @@ class Persistence:
         self.barrier.want_sync_soon()
 
     def _serve_waiters(self) -> None:
+        self.on_synced()
         waiters, self._waiters = self._waiters, []
         if waiters:
             try:

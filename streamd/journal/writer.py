@@ -65,9 +65,7 @@ class Writer:
             if type(only) is tuple and only[0] == self._db and only[1][0] not in NOTES:
                 # What a client without a pipeline leaves, without what many need.
                 body = self._select + encode_command(only[1])
-                self._unwritten = encode_run((body,), self.synced, False, self.salt)
-                if self.shipped is not None:
-                    self.shipped.append(body)
+                self._unwritten = encode_run((body,), self.synced, False, self.salt, self.shipped)
                 units.clear()
                 self._noted = self.synced
             else:
@@ -142,9 +140,7 @@ class Writer:
         """Return units as a run, with `_select` in front of the first."""
         if self._select:
             bodies[0] = self._select + bodies[0]
-        if self.shipped is not None:
-            self.shipped += bodies
-        return encode_run(bodies, self.synced, notes, self.salt)
+        return encode_run(bodies, self.synced, notes, self.salt, self.shipped)
 
     def _encode(self) -> None:
         db = self._db

@@ -23,7 +23,7 @@ from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
-from streamd.net.replica_link import Connector, primary_of
+from streamd.net.replica_link import Connector, check_replication, primary_of
 from streamd.net.threads import JournalThread
 from streamd.net.transferring import transfer
 from streamd.replication.replication import Replication
@@ -138,7 +138,7 @@ class Server:
     async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
         """Listen on the configured addresses, and load the journal if there is one.
 
-        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS and of replicaof;
+        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS and replication;
         LockedError, DamagedError, LoadError, OSError of the journal.
         """
         self._loop = asyncio.get_running_loop()
@@ -147,14 +147,14 @@ class Server:
         self.engine.want_turn = self._tick_soon
         if self.measures is not None:
             self._prepare_metrics()
-        primary = primary_of(self.config)
+        check_replication(self.config)
         if self.config["appendonly"]:
             self._open_journal()
         try:
             await self._listen()
             self.engine.state.port = self.addresses[0][1] if self.addresses else 0
             if self.persistence is not None:
-                await self._load_journal(self.persistence, on_progress or (lambda persistence: None), primary)
+                await self._load_journal(self.persistence, on_progress or (lambda persistence: None))
         except BaseException:
             await self._close_listeners()
             self._close_journal()
@@ -216,8 +216,9 @@ class Server:
     def _appendonly_changed(self) -> None:
         """Begin or end the journal. Raises: ConfigError with Redis's text."""
         if not self.config["appendonly"]:
-            if self.engine.state.read_only is not None:
-                raise ConfigError("a replica needs its journal; REPLICAOF NO ONE makes it a primary")
+            replication = self.engine.state.replication
+            if isinstance(replication, Replication) and replication.is_needed:
+                raise ConfigError("a replica, and a primary with replicas, need their journal")
             self._close_journal()
         elif self.persistence is None:
             try:
@@ -227,9 +228,7 @@ class Server:
                 log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
 
-    async def _load_journal(
-        self, persistence: Persistence, on_progress: Callable[[Persistence], None], primary: tuple[str, int] | None
-    ) -> None:
+    async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
         """Load in slices; clients get -LOADING meanwhile."""
         until_us = self.clock.monotonic_us() + LOAD_TURN_US
         for _ in persistence.load():
@@ -238,7 +237,7 @@ class Server:
                 await asyncio.sleep(0)
                 until_us = self.clock.monotonic_us() + LOAD_TURN_US
         replication = self._make_replication(persistence)
-        replication.take_role(primary)
+        replication.take_role(primary_of(self.config))
         persistence.begin()
         self.engine.state.replication = replication
         replication.begin()
@@ -253,6 +252,7 @@ class Server:
             engine.serve,
             engine.serve_and_resume,
             engine.end_waits,
+            engine.end_pause,
             engine.connect,
             self.end_turn,
         )

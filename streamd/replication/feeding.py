@@ -72,12 +72,16 @@ class Feeding:
 
     def end(self) -> None:
         """Make no more frames: let go of all replicas."""
-        for follower in list(self.followers.values()):
-            follower.client.kill()
-        self.followers.clear()
+        self.let_go()
         self.ring = None
         if self._journal.writer is not None:
             self._journal.writer.shipped = None
+
+    def let_go(self) -> None:
+        """Close the connections of all replicas, which come again."""
+        for follower in list(self.followers.values()):
+            follower.client.kill()
+        self.followers.clear()
 
     # -- each turn ------------------------------------------------------------------------------------------------
 
@@ -159,6 +163,7 @@ class Feeding:
     def _join(self, client: Client, offset: int) -> Follower:
         follower = Follower(client, self.greet(client), self._state.time.monotonic_ms)
         follower.sent = offset
+        client.kind = "replica"
         self.followers[client] = follower
         return follower
 
@@ -166,7 +171,8 @@ class Feeding:
         """Yield the files up to their sizes, and the frames that have come since."""
         history = self._standing.history
         yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), follower.sent)
-        yield b"#streamd files %d\n" % len(sizes)
+        keys = sum(len(db.values) for db in self._state.keyspace)
+        yield b"#streamd files %d %d\n" % (len(sizes), keys)
         digest = xxh3_64()
         for number, size in enumerate(sizes):
             yield b"#streamd file %d\n" % size
@@ -213,6 +219,17 @@ class Feeding:
         return sum(
             (one.synced if synced else one.acked) >= client.written for one in self.followers.values() if one.is_online
         )
+
+    def ask_all(self) -> None:
+        """Ask for acknowledgements at the end of the turn."""
+        self._is_asked = True
+        for follower in self.followers.values():
+            self._state.wants_flush(follower.client)
+
+    def good(self) -> int:
+        """Return how many replicas have acknowledged something within `min-replicas-max-lag`."""
+        now_ms, lag_ms = self._state.time.monotonic_ms, 1_000 * self._state.config.integer("min-replicas-max-lag")
+        return sum(one.is_online and now_ms - one.acked_ms <= lag_ms for one in self.followers.values())
 
     def ask(self, waiter: Waiter[Client]) -> None:
         """Ask for acknowledgements at the end of the turn, and try a waiter again when they come."""

@@ -50,6 +50,21 @@ class Host(Protocol):
     def acknowledge(self) -> None:
         """Acknowledge what was applied, as soon as it is in the journal."""
 
+    def asked(self) -> None:
+        """Acknowledge, and again when the journal is on the disk."""
+
+    def renamed(self) -> None:
+        """The history has another ID from here on."""
+
+    def promoted(self) -> None:
+        """The server that was to become the primary is it."""
+
+    def not_promoted(self, why: str) -> None:
+        """It is not; this link follows nobody."""
+
+    def keys(self) -> int:
+        """Return how many keys there are here."""
+
     def receive(self, count: int) -> Incoming:
         """Prepare to receive so many files. Raises: OSError."""
 
@@ -87,13 +102,18 @@ class Link:
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
-        self._must_copy = False
+        self._must_copy = self._may_empty = self._promotes = False
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Follow the primary of the standing from now on."""
+    def start(self, may_empty: bool = False, promotes: bool = False) -> None:
+        """Follow the primary of the standing from now on.
+
+        may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
+        this server, and is to become the primary first.
+        """
         self.stop()
+        self._may_empty, self._promotes = may_empty, promotes
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -154,7 +174,7 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
-        self._must_copy = False
+        self._must_copy = self._may_empty = False
         self._incoming = None
         self._failures = 0
         self._go_on()
@@ -168,6 +188,11 @@ class Link:
         is_soon = isinstance(error, LinkFault) and error.is_soon
         pause_s = 1 if is_soon else _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += not is_soon
+        if self._promotes:
+            self._promotes = False
+            self._end()
+            self._host.not_promoted(str(error))
+            return
         self._say(str(error), pause_s)
         self._end()
         self._next_ms = self._now_ms() + pause_s * 1_000
@@ -203,12 +228,21 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = line.split()
-            if words[:2] != [b"#streamd", b"files"] or len(words) != 3 or not 1 <= int(words[2]) <= FILES_MAX:
+            if words[:2] != [b"#streamd", b"files"] or len(words) != 4 or not 1 <= int(words[2]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
+            if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
+                raise LinkFault(
+                    f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
+                    "send REPLICAOF again to have them removed"
+                )
             self._incoming = self._host.receive(int(words[2]))
             self.state = "sync"
         else:
             self._take_reply(line)
+
+    def _is_foreign(self) -> bool:
+        history = self._standing.history
+        return self._replid not in (history.replid, history.replid2)
 
     def _take_file_line(self, line: bytes) -> None:
         incoming, words = self._incoming, line.split()
@@ -271,7 +305,8 @@ class Link:
         if self._must_copy or history.offset < 0:
             self._ask("psync", b"PSYNC", b"?", b"-1")
         else:
-            self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1))
+            promotes = [b"FAILOVER"] if self._promotes else []
+            self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1), *promotes)
 
     def _take_verdict(self, refused: bool, text: str) -> None:
         words = text.split()
@@ -283,9 +318,8 @@ class Link:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
             if words[1] != history.replid:
-                self._standing.history = type(history)(
-                    words[1], history.offset, history.last, history.replid, history.offset + 1
-                )
+                self._standing.history = history.branched(words[1])
+                self._host.renamed()
             self._failures = 0
             self._go_on()
         elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
@@ -299,6 +333,9 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        if self._promotes:
+            self._promotes = False
+            self._host.promoted()
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset)
         self._host.acknowledge()
@@ -314,7 +351,7 @@ class Link:
                 self._host.apply(one)
         if is_asked:
             self._acked_ms = self._now_ms()
-            self._host.acknowledge()
+            self._host.asked()
 
     # -- the end of a connection ----------------------------------------------------------------------------------
 

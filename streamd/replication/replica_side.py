@@ -40,7 +40,8 @@ class ReplicaSide:
     """What a replica does with its link, whose host it is.
 
     serve_ready: serves clients that wait for keys. connect_client: makes the client that stands for the primary.
-    end_turn: ends the turn, soon. taken: notes that another state is there now.
+    end_turn: ends the turn, soon. taken: notes that another state is there now. failover_ended: takes
+    the reason why this server is still the primary, None if it is not.
     """
 
     def __init__(
@@ -51,13 +52,15 @@ class ReplicaSide:
         feeding: Feeding,
         network: Network,
         serve_ready: Callable[[], None],
-        connect_client: Callable[[], Client],
+        connect_client: Callable[[str], Client],
         end_turn: Callable[[], None],
         taken: Callable[[], None],
+        failover_ended: Callable[[str | None], None],
     ) -> None:
         self._state, self._persistence, self._standing, self._feeding = state, persistence, standing, feeding
         self._network, self._serve_ready = network, serve_ready
         self._connect_client, self._end_turn, self._taken = connect_client, end_turn, taken
+        self._failover_ended = failover_ended
         config = state.config
         self.link = Link(standing, self, state.clock.monotonic_ms, lambda: config.integer("repl-timeout") * 1_000)
         self._applier: FrameApplier | None = None
@@ -67,11 +70,12 @@ class ReplicaSide:
         self._coming = History("")
         self._synced_at: list[tuple[int, int]] = []  # writes of the journal, and the offsets that these reached
         self._synced = -1
+        self._was_asked = False
 
-    def start(self) -> None:
-        """Follow the primary of the standing."""
+    def start(self, may_empty: bool, promotes: bool = False) -> None:
+        """Follow the primary of the standing. may_empty, promotes: see Link.start."""
         self._applier = None
-        self.link.start()
+        self.link.start(may_empty, promotes)
         self.link.tick()
 
     def stop(self) -> None:
@@ -146,9 +150,21 @@ class ReplicaSide:
         self._state.wants_flush(client)
         self._end_turn()
 
+    def asked(self) -> None:
+        """Acknowledge because the primary asks, and again when the journal is on the disk."""
+        self.acknowledge()
+        self._was_asked = bool(self._synced_at)
+
+    def on_synced(self) -> None:
+        """Say that the journal is on the disk, if the primary has asked and waits for that."""
+        if self._was_asked and self._synced_at and self._synced_at[0][0] <= self._persistence.journal.synced_writes:
+            self.asked()
+
     def _make_client(self) -> Client:
         """Return the client that stands for the primary: the barrier holds its output as that of any other."""
-        client = self.client = self._connect_client()
+        host, port = self._standing.primary or ("", 0)
+        client = self.client = self._connect_client(f"{host}:{port}")
+        client.kind = "master"
         network, link = self._network, self.link
 
         def flush() -> None:
@@ -158,6 +174,23 @@ class ReplicaSide:
         client.flush = flush
         client.kill = lambda: link.lost("CLIENT KILL has closed the connection")
         return client
+
+    def renamed(self) -> None:
+        """Have this server's own replicas connect again, and learn the new ID."""
+        self._feeding.let_go()
+
+    def promoted(self) -> None:
+        """A failover has succeeded."""
+        self._failover_ended(None)
+
+    def not_promoted(self, why: str) -> None:
+        """A failover has failed."""
+        self.link.stop()
+        self._failover_ended(why)
+
+    def keys(self) -> int:
+        """Return how many keys there are here."""
+        return sum(len(db.values) for db in self._state.keyspace)
 
     def receive(self, count: int) -> Incoming:
         """Prepare to receive the files of a state. Raises: OSError."""

@@ -10,12 +10,14 @@ from streamd.connected.client import Client
 from streamd.connected.replication_ports import Greeting, backlog_fields
 from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
+from streamd.replication.failover import Failover
 from streamd.replication.feeding import Feeding
 from streamd.replication.replica_side import Network, ReplicaSide
 from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
 
 # As ROLE shows a link's states.
 _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
+FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write.")
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
 _NOTE_EVERY_MS: Final = 1_000
 
@@ -31,20 +33,34 @@ class Replication:
         serve: Callable[[list[Waiter[Client]]], None],
         serve_ready: Callable[[], None],
         end_waits: Callable[[], None],
-        connect_client: Callable[[], Client],
+        end_pause: Callable[[], None],
+        connect_client: Callable[[str], Client],
         end_turn: Callable[[], None],
     ) -> None:
         """serve: tries waiters again. serve_ready, connect_client, end_turn: see ReplicaSide. end_waits: ends what
-        clients wait for, because the role changes.
+        clients wait for, because the role changes. end_pause: lets paused clients go on.
         """
         self._state, self._persistence, self._end_waits = state, persistence, end_waits
         self.standing = Standing(lambda: f"{state.random.getrandbits(160):040x}")
         self.feeding = Feeding(state, self.standing, serve, persistence.journal)
         self.side = ReplicaSide(
-            state, persistence, self.standing, self.feeding, network, serve_ready, connect_client, end_turn, self._taken
+            state,
+            persistence,
+            self.standing,
+            self.feeding,
+            network,
+            serve_ready,
+            connect_client,
+            end_turn,
+            self._taken,
+            self._failover_ended,
         )
+        self.failover = Failover(state, self.standing, self.feeding, self._hand_over, end_pause)
         self.link = self.side.link
+        for name in ("min-replicas-to-write", "min-replicas-max-lag"):
+            state.config.on_change(name, self.look_for_replicas)
         persistence.barrier.ship = self.feeding.end_turn
+        persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
         self._noted_offset = -1
 
@@ -91,6 +107,12 @@ class Replication:
         self._noted_offset = self.standing.history.offset
         writer.append_own(self.standing.note())
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether this server is a replica, or has replicas, or needs them for writes."""
+        wanted = self._state.config.integer("min-replicas-to-write")
+        return self.standing.is_replica or bool(self.feeding.followers) or wanted > 0
+
     def note_of_rewrite(self) -> list[bytes] | None:
         """Return the note for a journal that is being rewritten, which says nothing of the offset."""
         self._noted_offset = -1
@@ -100,24 +122,34 @@ class Replication:
         """Do what is due; return whether there is more to be done at once."""
         if self.standing.is_replica:
             return self.side.tick(stop)
+        self.look_for_replicas()
+        self.failover.tick()
         is_due = self._state.time.monotonic_ms - self._noted_ms >= _NOTE_EVERY_MS
         if self.feeding.ring is not None and is_due and self._noted_offset != self.standing.history.offset:
             self._note()
         return False
+
+    def look_for_replicas(self) -> None:
+        """Refuse writes while there are fewer good replicas than wanted, or take them again."""
+        wanted = self._state.config.integer("min-replicas-to-write")
+        self._state.need_replicas(FEW_REPLICAS if wanted and self.feeding.good() < wanted else None)
 
     # -- roles ----------------------------------------------------------------------------------------------------
 
     def follow(self, host: str, port: int) -> bool:
         """Become a replica of a server; return False if it is that already."""
         if self.standing.primary == (host, port):
+            if self.link.state != "connected":
+                self.side.start(may_empty=True)
             return False
         was_replica = self.standing.is_replica
         self.side.stop()
         self.standing.primary = (host, port)
         if not was_replica:
+            self._persistence.barrier.drop_unanswered()
             self._end_waits()
         self._note()
-        self._become_replica()
+        self._become_replica(may_empty=True)
         log.warning("replica-begins", "a replica of %s:%d from now on", host, port)
         return True
 
@@ -134,13 +166,34 @@ class Replication:
         self._persistence.lead()
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
-    def _become_replica(self) -> None:
+    def _hand_over(self, host: str, port: int) -> None:
+        """Follow a replica, which becomes the primary; until it says so this server only takes no writes."""
+        self.standing.primary = (host, port)
         writer = self._persistence.journal.writer
         assert writer is not None
         writer.shipped = None
         self._state.set_replica(READ_ONLY)
+        self.side.start(may_empty=False, promotes=True)
+        self.link.tick()
+
+    def _failover_ended(self, why: str | None) -> None:
+        if why is None:
+            self._note()
+            self.failover.end("the replica is the primary")
+            return
+        self.standing.primary = None
+        self._state.set_replica(None)
         self.feeding.begin()
-        self.side.start()
+        self.failover.end(why)
+
+    def _become_replica(self, may_empty: bool = False) -> None:
+        writer = self._persistence.journal.writer
+        assert writer is not None
+        writer.shipped = None
+        self._state.set_replica(READ_ONLY)
+        self._state.need_replicas(None)
+        self.feeding.begin()
+        self.side.start(may_empty)
 
     def _taken(self) -> None:
         """Begin with another state."""
@@ -150,12 +203,6 @@ class Replication:
 
     # -- what commands ask ----------------------------------------------------------------------------------------
 
-    def kind_of(self, client: Client) -> str:
-        """Return the kind of a client."""
-        if client is self.side.client:
-            return "master"
-        return "replica" if client in self.feeding.followers else "normal"
-
     def leave(self, client: Client) -> None:
         """Forget a client that has gone."""
         self.feeding.leave(client)
@@ -163,6 +210,14 @@ class Replication:
     def greet(self, client: Client) -> Greeting:
         """Return what a client has said of itself."""
         return self.feeding.greet(client)
+
+    def promote(self, replid: str) -> None:
+        """Become a primary because the present one says so. Raises: CommandError."""
+        if not self.standing.is_replica:
+            raise CommandError("ERR PSYNC FAILOVER can't be sent to a master.")
+        if replid.lower() != self.standing.history.replid:
+            raise CommandError("ERR PSYNC FAILOVER replid must match my replid.")
+        self.lead()
 
     def continues(self, client: Client, replid: str, offset: int) -> bool:
         """Let a replica go on, if that can be."""
@@ -189,9 +244,17 @@ class Replication:
         """Return how many replicas have a client's last write."""
         return self.feeding.count(client, synced=synced)
 
-    def ask(self, waiter: Waiter[Client], *, synced: bool = False) -> None:
+    def ask(self, waiter: Waiter[Client]) -> None:
         """Have replicas acknowledge, and try a waiter again when they do."""
         self.feeding.ask(waiter)
+
+    def start_failover(self, target: tuple[str, int] | None, is_forced: bool, timeout_ms: int | None) -> None:
+        """Hand the role to a replica. Raises: CommandError."""
+        self.failover.start(target, is_forced, timeout_ms)
+
+    def abort_failover(self) -> None:
+        """Give that up. Raises: CommandError."""
+        self.failover.abort()
 
     def role(self) -> list[object]:
         """Return the reply of ROLE."""
@@ -220,6 +283,8 @@ class Replication:
                 "replica_announced": 1,
             }
         fields["connected_slaves"] = len(feeding.followers)
+        if config.integer("min-replicas-to-write"):
+            fields["min_slaves_good_slaves"] = feeding.good()
         now_ms = self._state.clock.monotonic_ms()
         for number, one in enumerate(feeding.followers.values()):
             host, port = one.address
@@ -227,7 +292,7 @@ class Replication:
             lag = (now_ms - one.acked_ms) // 1_000 if one.is_online else 0
             fields[f"slave{number}"] = f"ip={host},port={port},state={state},offset={max(0, one.acked)},lag={lag}"
         fields |= {
-            "master_failover_state": "no-failover",
+            "master_failover_state": self.failover.state,
             "master_replid": history.replid,
             "master_replid2": history.replid2,
             "master_repl_offset": max(0, history.offset),

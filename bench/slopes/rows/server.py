@@ -41,6 +41,7 @@ CONNECTION = (
         ("SLAVEOF NO ONE", "1"),
         ("REPLCONF capa,streamd*N", "n"),
         Row("PSYNC ? -1", "1", refused=True),
+        Row("FAILOVER", "1", refused=True),
         ("LASTSAVE", "1"),
         ("SELECT 1 ; SELECT 0", "1"),
         ("WAIT 0 1", "1"),

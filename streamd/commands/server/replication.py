@@ -94,6 +94,10 @@ def psync(context: Context, args: list[bytes]) -> Reply:
     if b"streamd" not in replication.greet(client).can:
         raise CommandError("NOMASTERLINK this server sends its effects to replicas of streamd only")
     wanted = parse_integer(args[2])
+    if len(args) == 4 and args[3].upper() == b"FAILOVER":
+        replication.promote(args[1].decode("utf-8", "replace"))
+    elif len(args) != 3:
+        raise SyntaxError_()
     if args[1] != b"?" and replication.continues(client, args[1].decode("utf-8", "replace"), wanted - 1):
         return NO_REPLY
 
@@ -108,6 +112,39 @@ def psync(context: Context, args: list[bytes]) -> Reply:
     assert context.waiter is not None
     journal.serve_when_synced(context.waiter)
     return parked
+
+
+@command(
+    "FAILOVER", arity=-1, flags=_ADMIN, since="6.2.0", complexity="O(1)", group="server", acl="admin dangerous",
+    syntax="[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+)  # fmt: skip
+def failover(context: Context, args: list[bytes]) -> Reply:
+    """Hand the role of the primary to a replica that has all, while writers wait for it."""
+    replication = context.state.replication
+    target: tuple[str, int] | None = None
+    timeout_ms: int | None = None
+    is_forced = False
+    words = args[1:]
+    if [word.upper() for word in words] == [b"ABORT"]:
+        replication.abort_failover()
+        return "OK"
+    while words:
+        name, *words = words
+        if name.upper() == b"TO" and target is None and len(words) >= 2:
+            port = parse_integer(words[1])
+            target = words[0].decode("utf-8", "surrogateescape"), port
+            words = words[2:]
+        elif name.upper() == b"TIMEOUT" and timeout_ms is None and words:
+            timeout_ms = parse_integer(words[0])
+            if timeout_ms <= 0:
+                raise CommandError("ERR FAILOVER timeout must be greater than 0")
+            words = words[1:]
+        elif name.upper() == b"FORCE" and not is_forced:
+            is_forced = True
+        else:
+            raise SyntaxError_()
+    replication.start_failover(target, is_forced, timeout_ms)
+    return "OK"
 
 
 @command(

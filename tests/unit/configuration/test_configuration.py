@@ -292,9 +292,12 @@ def test_config_check_says_every_fault_and_what_is_passed_over(tmp_path):
         ("user ann on\nuser ann off", "users: Duplicate user found: the user named 'ann'"),
         ("aclfile gone.acl", "users: Error loading ACLs, opening file 'gone.acl'"),
         ("tls-port 6380", "tls-cert-file is missing: a tls-port needs tls-cert-file and tls-key-file"),
-        ("replicaof 10.0.0.1", "replicaof 10.0.0.1: give host and port of the primary, as in 10.0.0.5 6379"),
-        ("replicaof 10.0.0.1 65536", "replicaof 10.0.0.1 65536: give host and port of the primary"),
-        ("slaveof a 1\nappendonly no", "replicaof: a replica needs a journal; give appendonly yes"),
+        ("replicaof 10.0.0.1", "replicaof '10.0.0.1': give host and port of the primary, as in 10.0.0.5 6379"),
+        ("replicaof 10.0.0.1 65536", "replicaof '10.0.0.1 65536': give host and port of the primary"),
+        (
+            "slaveof a 1\nappendonly no",
+            "replicaof needs a journal, of which replicas are made",
+        ),
     ],
 )
 def test_config_check_and_a_start_refuse_the_same_users_certificates_and_primaries(tmp_path, text, said):
