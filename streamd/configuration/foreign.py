@@ -10,8 +10,7 @@ _REASONS: Final = {
     "replication does without it": "propagation-error-behavior repl-backlog-ttl repl-disable-tcp-nodelay "
     "repl-diskless-load repl-diskless-sync repl-diskless-sync-delay repl-diskless-sync-max-replicas "
     "repl-ping-replica-period repl-ping-slave-period replica-announced replica-ignore-disk-write-errors "
-    "replica-ignore-maxmemory replica-lazy-flush replica-read-only replica-serve-stale-data slave-ignore-maxmemory "
-    "slave-lazy-flush slave-read-only slave-serve-stale-data tls-replication",
+    "replica-ignore-maxmemory replica-lazy-flush slave-ignore-maxmemory slave-lazy-flush",
     "there is no cluster": "cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down "
     "cluster-allow-replica-migration cluster-announce-bus-port cluster-announce-hostname "
     "cluster-announce-human-nodename "

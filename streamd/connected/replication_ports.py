@@ -41,6 +41,9 @@ class Replication(Protocol):
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
 
+    def doubt(self) -> None:
+        """Have replicas take the whole state anew: it may differ from what they were sent."""
+
     def note_of_rewrite(self) -> list[bytes] | None:
         """Return the note about the role for a journal that is being rewritten; None if there is nothing to note."""
 
@@ -102,6 +105,9 @@ class Alone:
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Return False."""
         return False
+
+    def doubt(self) -> None:
+        """Do nothing: nobody was sent anything."""
 
     def note_of_rewrite(self) -> list[bytes] | None:
         """Return None."""

@@ -100,7 +100,8 @@ class State:
     persistence: returns the fields of INFO that a journal changes.
     journal: None without one.
     read_only: the error for commands that write, on a replica; None on a primary. lacks_replicas: the same while there
-        are fewer replicas than `min-replicas-to-write`. stream_defaults: on a replica, the
+        are fewer replicas than `min-replicas-to-write`. stale: the error for most commands while a replica without its
+        link is not to show what it has. stream_defaults: on a replica, the
         primary's settings for new streams: seconds, idempotent IDs of a producer.
     is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end; busy_error:
@@ -173,6 +174,7 @@ class State:
         self.replication: Replication = Alone(self.run_id)
         self.read_only: CommandError | None = None
         self.lacks_replicas: CommandError | None = None
+        self.stale: CommandError | None = None
         self.stream_defaults: tuple[int, int] | None = None
         self.active_expire = True
         self.scripts_may_all = False
@@ -216,6 +218,12 @@ class State:
             db.keeps_expired = error is not None
         self.restrict()
 
+    def set_stale(self, error: CommandError | None) -> None:
+        """Answer `error` to commands without the flag `stale`, from now on; None: take them again."""
+        if error is not self.stale:
+            self.stale = error
+            self.restrict()
+
     def need_replicas(self, error: CommandError | None) -> None:
         """Answer `error` to commands that write, from now on; None: take them again."""
         if error is not self.lacks_replicas:
@@ -246,6 +254,7 @@ class State:
             or self.write_error is not None
             or self.read_only is not None
             or self.lacks_replicas is not None
+            or self.stale is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
             or self.scripts_may_all
@@ -257,6 +266,8 @@ class State:
             raise self.busy_error()
         if self.is_loading and "loading" not in flags:
             raise CommandError("LOADING Redis is loading the dataset in memory")
+        if self.stale is not None and "stale" not in flags:
+            raise self.stale
         if self.read_only is not None and "write" in flags:
             raise self.read_only
         if self.lacks_replicas is not None and "write" in flags:
@@ -320,6 +331,7 @@ class State:
         self.stats.internal_errors += 1
         if may_have_changed and self.journal is not None:
             self.journal.doubt()
+            self.replication.doubt()
 
     def lose(self, client: Client, where: str) -> None:
         """Note the exception that is being handled, and close a client that it may have cost a reply or a message: the

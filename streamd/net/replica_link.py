@@ -5,6 +5,7 @@ from typing import cast
 
 from streamd.base.errors import reason_of
 from streamd.configuration.server_options import Config, ConfigError
+from streamd.net.tls import make_link_context
 from streamd.replication.following import Link
 
 
@@ -20,6 +21,7 @@ def primary_of(config: Config) -> tuple[str, int] | None:
 
 def check_replication(config: Config) -> None:
     """Check that the options of replication can be followed. Raises: ConfigError."""
+    make_link_context(config)
     wanted = {"replicaof": primary_of(config), "min-replicas-to-write": config["min-replicas-to-write"]}
     for name, value in wanted.items():
         if value and not config["appendonly"]:
@@ -62,8 +64,8 @@ class LinkConnection(asyncio.Protocol):
 class Connector:
     """Makes the connections of a link, one at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config) -> None:
+        self._loop, self._config = loop, config
         self.connection: LinkConnection | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -75,8 +77,9 @@ class Connector:
 
     async def _connect(self, connection: LinkConnection, link: Link, host: str, port: int) -> None:
         try:
-            await self._loop.create_connection(lambda: connection, host, port)
-        except (OSError, UnicodeError) as error:
+            context = make_link_context(self._config)
+            await self._loop.create_connection(lambda: connection, host, port, ssl=context)
+        except (OSError, UnicodeError, ConfigError) as error:
             if self.connection is connection:
                 link.lost(f"cannot connect: {reason_of(error)}")
 

@@ -243,7 +243,7 @@ class Server:
         replication.begin()
 
     def _make_replication(self, persistence: Persistence) -> Replication:
-        self._connector = Connector(self._loop)
+        self._connector = Connector(self._loop, self.config)
         engine = self.engine
         return Replication(
             engine.state,

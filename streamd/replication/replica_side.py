@@ -119,7 +119,8 @@ class ReplicaSide:
     def announced(self) -> tuple[str, int]:
         """Return the address and the port that the primary shows."""
         config = self._state.config
-        return config.text("replica-announce-ip"), config.integer("replica-announce-port") or self._state.port
+        own = config.integer("tls-port") if config["tls-replication"] else 0
+        return config.text("replica-announce-ip"), config.integer("replica-announce-port") or own or self._state.port
 
     def apply(self, frame: Frame) -> None:
         """Apply a frame, and write it to the journal with this turn. Raises: LinkFault."""

@@ -17,6 +17,7 @@ from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
 
 # As ROLE shows a link's states.
 _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
+STALE: Final = CommandError("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
 FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write.")
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
 _NOTE_EVERY_MS: Final = 1_000
@@ -59,6 +60,7 @@ class Replication:
         self.link = self.side.link
         for name in ("min-replicas-to-write", "min-replicas-max-lag"):
             state.config.on_change(name, self.look_for_replicas)
+        state.config.on_change("replica-serve-stale-data", self.look_at_link)
         persistence.barrier.ship = self.feeding.end_turn
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
@@ -107,6 +109,16 @@ class Replication:
         self._noted_offset = self.standing.history.offset
         writer.append_own(self.standing.note())
 
+    def doubt(self) -> None:
+        """Have replicas take the whole state anew, of this server or of its primary: it may differ from theirs."""
+        if self.standing.is_replica:
+            self.link.copy_anew()
+        elif self.feeding.ring is not None:
+            self.standing.begin_anew()
+            self.feeding.end()
+            self.feeding.begin()
+            self._note()
+
     @property
     def is_needed(self) -> bool:
         """Whether this server is a replica, or has replicas, or needs them for writes."""
@@ -121,13 +133,21 @@ class Replication:
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
         if self.standing.is_replica:
-            return self.side.tick(stop)
+            more = self.side.tick(stop)
+            self.look_at_link()
+            return more
         self.look_for_replicas()
         self.failover.tick()
         is_due = self._state.time.monotonic_ms - self._noted_ms >= _NOTE_EVERY_MS
         if self.feeding.ring is not None and is_due and self._noted_offset != self.standing.history.offset:
             self._note()
         return False
+
+    def look_at_link(self) -> None:
+        """Show nothing, if that is wanted, while the link of a replica is down."""
+        hides = not self._state.config["replica-serve-stale-data"]
+        is_down = self.standing.is_replica and self.link.state != "connected"
+        self._state.set_stale(STALE if hides and is_down else None)
 
     def look_for_replicas(self) -> None:
         """Refuse writes while there are fewer good replicas than wanted, or take them again."""
@@ -161,6 +181,7 @@ class Replication:
         self.standing.primary = None
         self.standing.branch()
         self._state.set_replica(None)
+        self.look_at_link()
         self.feeding.begin()
         self._note()
         self._persistence.lead()
@@ -183,6 +204,7 @@ class Replication:
             return
         self.standing.primary = None
         self._state.set_replica(None)
+        self.look_at_link()
         self.feeding.begin()
         self.failover.end(why)
 

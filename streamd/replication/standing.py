@@ -78,3 +78,7 @@ class Standing:
     def branch(self) -> None:
         """Begin a history of this server's own, which shares the past of the present one."""
         self.history = self.history.branched(self._new_id())
+
+    def begin_anew(self) -> None:
+        """Begin a history that shares nothing with any other."""
+        self.history = History(self._new_id())
