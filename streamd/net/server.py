@@ -160,6 +160,7 @@ class Server:
             self._close_journal()
             raise
         self.config.on_change("appendonly", self._appendonly_changed)
+        self.config.on_change("min-replicas-to-write", partial(check_replication, self.config))
         self._encrypted.follow_options()
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))

@@ -14,6 +14,13 @@ def test_a_server_without_a_journal_does_not_become_a_replica():
         assert server.client().role()[0] == b"master"
 
 
+def test_a_server_without_a_journal_does_not_wait_for_replicas():
+    with EmbeddedServer(Clock()) as server:
+        with pytest.raises(redis.ResponseError, match="min-replicas-to-write needs a journal"):
+            server.client().config_set("min-replicas-to-write", 1)
+        assert server.client().set("k", "v")
+
+
 def test_a_replica_keeps_its_journal_until_it_is_a_primary(tmp_path):
     with EmbeddedServer(Clock(), appendonly=True, dir=str(tmp_path)) as server:
         client = server.client()

@@ -40,7 +40,7 @@ CONNECTION = (
         ("REPLICAOF NO ONE", "1"),
         ("SLAVEOF NO ONE", "1"),
         ("REPLCONF capa,streamd*N", "n"),
-        Row("PSYNC ? -1", "1", refused=True),
+        Row("PSYNC ? x", "1", refused=True),
         Row("FAILOVER", "1", refused=True),
         ("LASTSAVE", "1"),
         ("SELECT 1 ; SELECT 0", "1"),
