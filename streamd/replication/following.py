@@ -98,6 +98,7 @@ class Link:
         self._lines = b""
         self._step = ""
         self._replid = ""
+        self._earlier: str | None = None
         self._offset = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
@@ -146,6 +147,7 @@ class Link:
             self.fail(LinkFault(f"nothing has come for {(now_ms - self.last_ms) // 1000} seconds"))
         elif self.state == "connected" and now_ms - self._acked_ms >= 1_000:
             self._acked_ms = now_ms
+            self._failures = 0  # it holds
             self._host.acknowledge()
 
     def connected(self) -> None:
@@ -176,7 +178,6 @@ class Link:
         """The received state has taken the place of the one before."""
         self._must_copy = self._may_empty = False
         self._incoming = None
-        self._failures = 0
         self._go_on()
         self._host.pause_reading(False)
         rest, self._lines = self._lines, b""
@@ -316,14 +317,14 @@ class Link:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
         if words[0] == "CONTINUE" and len(words) == 3:
             history = self._standing.history
-            self._replid, self._offset = words[1], history.offset
+            self._replid, self._offset, self._earlier = words[1], history.offset, None
             if words[1] != history.replid:
+                self._earlier = history.replid
                 self._standing.history = history.branched(words[1])
                 self._host.renamed()
-            self._failures = 0
             self._go_on()
         elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
-            self._replid, self._offset = words[1], int(words[2])
+            self._replid, self._offset, self._earlier = words[1], int(words[2]), None
             self._step = "files"
             self.copies += 1
         else:
@@ -337,7 +338,7 @@ class Link:
             self._promotes = False
             self._host.promoted()
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
-        self._frames = FrameReader(self._replid, self._offset)
+        self._frames = FrameReader(self._replid, self._offset, self._earlier)
         self._host.acknowledge()
         log.info("replica-linked", "following the primary from offset %d on", self._offset)
 

@@ -72,8 +72,13 @@ class FrameReader:
     offset: of the history, behind the frames that were returned.
     """
 
-    def __init__(self, replid: str, offset: int) -> None:
+    def __init__(self, replid: str, offset: int, earlier: str | None = None) -> None:
+        """Read the frames of a history from an offset on.
+
+        earlier: the history that this one has branched off from; its last frames may come first.
+        """
         self._replid = replid
+        self._earlier = earlier
         self.offset = offset
         self._data = bytearray()
         self._wanted = 0  # bytes, before which there is nothing to look at
@@ -124,6 +129,10 @@ class FrameReader:
             return None
         copy = bytes(data[:whole])
         digest = xxh3_64_intdigest(copy[end + 1 :], _seed(self._replid, before, after))
+        if b"%016x" % digest == head[4]:
+            self._earlier = None
+        elif self._earlier is not None:
+            digest = xxh3_64_intdigest(copy[end + 1 :], _seed(self._earlier, before, after))
         if b"%016x" % digest != head[4]:
             raise FrameError(f"the frame from {before} to {after} does not match its checksum")
         del data[:whole]

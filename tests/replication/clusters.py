@@ -30,6 +30,7 @@ class Node:
         self.directory = directory
         self.port = free_port()
         self.client = redis.Redis(port=self.port)
+        self._log = directory.with_suffix(".log").open("ab")
         self._process: subprocess.Popen[str] | None = None
         self.start(*options)
 
@@ -39,7 +40,7 @@ class Node:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "streamd", "serve", *words],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log,
             text=True,
         )
         assert self._process.stdout is not None
@@ -89,19 +90,23 @@ def nodes(directory: Path, replicas: int, *options: str) -> Iterator[list[Node]]
 
 
 @contextmanager
-def sentinels(program: Path | str, directory: Path, primary: int) -> Iterator[list[int]]:
-    """Run three Sentinels that watch a primary as `mymaster`; yield their ports when they know each other and all."""
+def sentinels(
+    program: Path | str, directory: Path, primary: int, watching: list[str] | None = None
+) -> Iterator[list[int]]:
+    """Run three Sentinels that watch a primary as `mymaster`; yield their ports when they know each other and all.
+
+    watching: their lines about it, None for such that switch within seconds.
+    """
     ports, processes = [], []
     try:
-        for down_ms in (400, 500, 600):
+        for down_ms in (800, 900, 1_000):
             port = free_port()
             place = directory / f"sentinel-{port}"
             place.mkdir()
             configuration = place / "sentinel.conf"
-            configuration.write_text(
-                f"port {port}\nbind 127.0.0.1\ndir {place}\nsentinel monitor mymaster 127.0.0.1 {primary} 2\n"
-                f"sentinel down-after-milliseconds mymaster {down_ms}\nsentinel failover-timeout mymaster 1000\n"
-            )
+            here = [f"port {port}", "bind 127.0.0.1", f"dir {place}", f"logfile {place}.log"]
+            lines = here + (watching or _watching(primary, down_ms))
+            configuration.write_text("".join(f"{line}\n" for line in lines))
             words = [str(program), str(configuration), "--sentinel"]
             processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
             ports.append(port)
@@ -116,6 +121,20 @@ def sentinels(program: Path | str, directory: Path, primary: int) -> Iterator[li
         for process in processes:
             process.kill()
             process.wait()
+
+
+def _watching(primary: int, down_ms: int) -> list[str]:
+    return [
+        f"sentinel monitor mymaster 127.0.0.1 {primary} 2",
+        f"sentinel down-after-milliseconds mymaster {down_ms}",
+        "sentinel failover-timeout mymaster 2000",
+    ]
+
+
+def evidence(directory: Path) -> str:
+    """Return the ends of all logs in a test's directory."""
+    said = [f"{path.name}:\n{path.read_text()[-3_000:]}" for path in sorted(directory.glob("*.log"))]
+    return "\n".join(said)
 
 
 def _answers(client: redis.Redis) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.replication.clusters import nodes, wait_until
+from tests.replication.clusters import evidence, nodes, wait_until
 
 REFUSED = [
     (["ABORT"], "No failover in progress."),
@@ -88,3 +88,22 @@ def test_a_replica_that_does_not_catch_up_stays_a_replica(tmp_path: Path):
         assert primary.link()["role"] == "master"
         replica.thaw()
         wait_until(lambda: replica.client.xlen("s") == 2, "the replica has all")
+
+
+def test_a_replica_that_was_behind_goes_on_at_the_one_that_is_promoted(tmp_path: Path):
+    with nodes(tmp_path, 2) as (primary, first, second):
+        primary.client.xadd("s", {"n": 1})
+        wait_until(lambda: second.client.xlen("s") == 1, "both have it")
+        second.freeze()
+        for number in range(2, 10):
+            primary.client.xadd("s", {"n": number})
+        wait_until(lambda: first.client.xlen("s") == 9, "one has all")
+        primary.kill()
+        first.client.execute_command("REPLICAOF", "NO", "ONE")
+        first.client.xadd("s", {"n": 10})
+        second.thaw()
+        second.client.execute_command("REPLICAOF", "127.0.0.1", first.port)
+        wait_until(lambda: second.client.xlen("s") == 10, "the other goes on")
+        assert second.client.xrange("s") == first.client.xrange("s")
+        assert second.link()["master_replid"] == first.link()["master_replid"]
+        assert "replica-copy" not in evidence(tmp_path).split("node-1.log:")[1].split("node-2.log:")[0]

@@ -91,6 +91,14 @@ def test_a_frame_of_another_history_or_place_is_refused():
         list(FrameReader(ID, 8).feed(moved))
 
 
+def test_the_last_frames_of_the_history_before_may_come_first():
+    earlier, later = make_frame("e" * 40, 7, 9, b"ab"), make_frame(ID, 9, 10, b"c")
+    assert list(FrameReader(ID, 7, "e" * 40).feed(earlier.data + later.data)) == [earlier, later]
+    again = make_frame("e" * 40, 10, 11, b"d")
+    with pytest.raises(FrameError, match="checksum"):
+        list(FrameReader(ID, 7, "e" * 40).feed(earlier.data + later.data + again.data))
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_the_ring_has_the_last_frames(seed):
     chance = random.Random(seed)

@@ -9,7 +9,7 @@ import pytest
 import redis
 from redis.sentinel import Sentinel
 
-from tests.replication.clusters import nodes, sentinels, wait_until
+from tests.replication.clusters import evidence, nodes, sentinels, wait_until
 
 ENTRIES_BEFORE, ENTRIES = 200, 400
 ANSWERED_S = 60.0
@@ -26,6 +26,7 @@ class Producer(threading.Thread):
         self.replicas = 2
         self.done = 0
         self.tries = 0
+        self.last: object = None
         self.ids: dict[int, set[bytes]] = {}
 
     def run(self) -> None:
@@ -38,9 +39,11 @@ class Producer(threading.Thread):
             pipeline.execute_command("WAIT", self.replicas, 200)
             try:
                 entry_id, replicas = pipeline.execute()
-            except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError):
+            except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError) as error:
+                self.last = error
                 time.sleep(0.05)
                 continue
+            self.last = replicas
             self.ids.setdefault(self.done, set()).add(entry_id)
             if replicas >= self.replicas:
                 self.done += 1
@@ -56,7 +59,7 @@ def test_a_primary_is_destroyed_and_nothing_that_wait_told_is_lost(newest_redis:
         primary.kill()
         shutil.rmtree(primary.directory)
         producer.join(ANSWERED_S)
-        assert producer.done == ENTRIES
+        assert producer.done == ENTRIES, f"{producer.last} {[one.link() for one in replicas]} {evidence(tmp_path)}"
         elected = [one for one in replicas if one.link().get("role") == "master"]
         assert len(elected) == 1
         entries = elected[0].client.xrange("orders")
