@@ -80,7 +80,7 @@ class Link:
 
     state: as ROLE shows it, or `handshake`, or `load`. up_ms, down_ms: since when the link is up, or down, on the
     monotonic clock. last_ms: when bytes came last. attempts: connections; copies: of these, such that take the whole
-    state. copied: its bytes so far.
+    state. copied: its bytes so far. was_down_ms: how long the link was down before it came up.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class Link:
         self.is_active = False
         self.last_ms = self.up_ms = self.down_ms = self._acked_ms = 0
         self.attempts = self.copies = 0
+        self.was_down_ms = 0
         self.copied = 0
         self._failures = 0
         self._next_ms = 0
@@ -334,6 +335,7 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        self.was_down_ms += max(0, self._now_ms() - self.down_ms)
         if self._promotes:
             self._promotes = False
             self._host.promoted()

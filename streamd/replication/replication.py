@@ -312,7 +312,8 @@ class Replication:
             host, port = one.address
             state = "online" if one.is_online else "send_bulk"
             lag = (now_ms - one.acked_ms) // 1_000 if one.is_online else 0
-            fields[f"slave{number}"] = f"ip={host},port={port},state={state},offset={max(0, one.acked)},lag={lag}"
+            place = f"ip={host},port={port},state={state}"
+            fields[f"slave{number}"] = f"{place},offset={max(0, one.acked)},lag={lag},io-thread=0"
         fields |= {
             "master_failover_state": self.failover.state,
             "master_replid": history.replid,
@@ -341,10 +342,15 @@ class Replication:
         }
         if is_syncing:
             fields |= {"master_sync_read_bytes": link.copied, "master_sync_last_io_seconds_ago": 0}
-        if not is_up:
-            fields["master_link_down_since_seconds"] = max(0, now_ms - link.down_ms) // 1_000
-        return fields | {
+        down_ms = 0 if is_up else max(0, now_ms - link.down_ms)
+        fields |= {
+            "replica_full_sync_buffer_size": 0,
+            "replica_full_sync_buffer_peak": 0,
             "master_current_sync_attempts": link.attempts,
             "master_total_sync_attempts": link.attempts,
-            "master_link_up_since_seconds": (now_ms - link.up_ms) // 1_000 if is_up else -1,
         }
+        if is_up:
+            fields |= {"master_link_up_since_seconds": (now_ms - link.up_ms) // 1_000, "master_client_io_thread": 0}
+        else:
+            fields["master_link_down_since_seconds"] = down_ms // 1_000
+        return fields | {"total_disconnect_time_sec": (link.was_down_ms + down_ms) // 1_000}

@@ -45,5 +45,5 @@ def test_waitaof_tells_whose_disks_have_it(tmp_path: Path, local: int):
         assert pipeline.execute()[1][1] == 1
         replica.kill()
         pipeline.xadd("orders", {"number": 2})
-        pipeline.execute_command("WAITAOF", 1, 1, 100)
+        pipeline.execute_command("WAITAOF", 1, 1, 3_000)
         assert pipeline.execute()[1] == [1, 0]
