@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import DATABASES_MAX
-from streamd.configuration.replication_options import REPLICATION_OPTIONS
+from streamd.configuration.replication_options import REPLICATION_ALIASES, REPLICATION_OPTIONS
 
 Value = int | bool | str
 
@@ -155,17 +155,9 @@ _COMPACT_FORMS: Final = tuple(
     )
 )
 
-_REPLICATION: Final = tuple(
-    Option(name, kind, default, text, least, greatest, flag=is_flag)
-    for name, kind, default, text, least, greatest, is_flag in REPLICATION_OPTIONS
-)
-
 OPTIONS: Final[dict[str, Option]] = {
     option.name: option
     for option in (
-        *_REPLICATION,
-        Option("replica-read-only", "choice", "yes", "a replica takes no writes", choices=("yes",), flag=True),
-        Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
         Option(
             "port",
             "integer",
@@ -374,6 +366,9 @@ OPTIONS: Final[dict[str, Option]] = {
             "of so many keys it is noted which clients keep what they read of them (CLIENT TRACKING); 0: any number",
         ),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
+        Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
+        Option("replica-read-only", "choice", "yes", "a replica takes no writes", choices=("yes",), flag=True),
+        *(Option(*row[:6], flag=row[6]) for row in REPLICATION_OPTIONS),
         *_COMPACT_FORMS,
     )
 }
@@ -384,14 +379,7 @@ SECRET_OPTIONS: Final = frozenset({"requirepass", "masterauth", "tls-key-file-pa
 # Other names of options, as Redis has them.
 ALIASES: Final = {
     "lua-time-limit": "busy-reply-threshold",
-    "slaveof": "replicaof",
-    "slave-read-only": "replica-read-only",
-    "slave-serve-stale-data": "replica-serve-stale-data",
-    "min-slaves-to-write": "min-replicas-to-write",
-    "min-slaves-max-lag": "min-replicas-max-lag",
-    "slave-announce-ip": "replica-announce-ip",
-    "slave-announce-port": "replica-announce-port",
-    "slave-priority": "replica-priority",
+    **REPLICATION_ALIASES,
     **{
         option.name.replace("listpack", "ziplist"): option.name
         for option in _COMPACT_FORMS

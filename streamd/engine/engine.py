@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
 from streamd.base.clock import Clock
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, RoleChanged
 from streamd.base.limits import (
     BATCH_MIN,
     BATCH_OFFERED_MIN,
@@ -41,8 +41,6 @@ from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
 from streamd.resp.template import RequestRows
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
-
-_UNBLOCKED = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 
 
 class Engine:
@@ -287,7 +285,7 @@ class Engine:
             client.waiter.request = request
         self._end_unit(client)
         self.state.wants_flush(client)
-        self._serve_and_resume()
+        self.serve_and_resume()
         return plain(replies[0]) if replies else NO_REPLY
 
     def execute(self, client: Context, requests: list[list[bytes]]) -> list[Reply]:
@@ -402,14 +400,9 @@ class Engine:
 
     def end_waits(self) -> None:
         """End what clients wait for with an error, and their connections: this server is no primary any more."""
-        for client in list(self.state.clients.values()):
-            if client.waiter is not None:
-                self.unblock(client.waiter, CommandError(_UNBLOCKED))
-                client.close_soon = True
-
-    def serve_ready(self) -> None:
-        """Serve the clients that wait for keys which something else than a request has changed."""
-        self._serve_and_resume()
+        for waiter in filter(None, [client.waiter for client in self.state.clients.values()]):
+            self.unblock(waiter, RoleChanged())
+            waiter.client.close_soon = True
 
     def end_pause(self) -> None:
         """Let paused clients go on."""
@@ -421,7 +414,7 @@ class Engine:
                 self.unblock(client.waiter, NO_REPLY)
         state.restrict()
 
-    def _serve_and_resume(self) -> None:
+    def serve_and_resume(self) -> None:
         """Serve waiters that can be served, and run the backlogs of those that were."""
         if self.state.blocked.ready:
             self._serve_ready()
@@ -500,7 +493,7 @@ class Engine:
             return
         self.gathering.run()
         self._attempt(self.scripts.waiter)
-        self._serve_and_resume()
+        self.serve_and_resume()
 
     def shut_down(self, save: bool | None) -> None:
         """Stop the server once the replies of this turn are sent."""

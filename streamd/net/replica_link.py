@@ -9,6 +9,25 @@ from streamd.net.tls import make_link_context
 from streamd.replication.following import Link
 
 
+def primary_of(config: Config) -> tuple[str, int] | None:
+    """Return host and port of the primary that the configuration names; None without one. Raises: ConfigError."""
+    words = config.text("replicaof").split()
+    if not words or [word.lower() for word in words] == ["no", "one"]:
+        return None
+    if len(words) != 2 or not words[1].isdecimal() or not 0 < int(words[1]) <= 65_535:
+        raise ConfigError(f"replicaof '{' '.join(words)}': give host and port of the primary, as in 10.0.0.5 6379")
+    return words[0], int(words[1])
+
+
+def check_replication(config: Config) -> None:
+    """Check that the options of replication can be followed. Raises: ConfigError."""
+    make_link_context(config)
+    wanted = {"replicaof": primary_of(config), "min-replicas-to-write": config["min-replicas-to-write"]}
+    for name, value in wanted.items():
+        if value and not config["appendonly"]:
+            raise ConfigError(f"{name} needs a journal, of which replicas are made; start with --appendonly yes")
+
+
 class LinkConnection(asyncio.Protocol):
     """One connection; what comes when it was closed reaches nobody."""
 

@@ -23,22 +23,10 @@ from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
-from streamd.net.replica_link import Connector
+from streamd.net.replica_link import Connector, check_replication, primary_of
 from streamd.net.threads import JournalThread
-from streamd.net.tls import make_link_context
 from streamd.net.transferring import transfer
 from streamd.replication.replication import Replication
-from streamd.replication.standing import primary_of
-
-
-def check_replication(config: Config) -> None:
-    """Check that the options of replication can be followed. Raises: ConfigError."""
-    make_link_context(config)
-    if config["appendonly"]:
-        return
-    for name in ("replicaof", "min-replicas-to-write"):
-        if config[name]:
-            raise ConfigError(f"{name} needs a journal, of which replicas are made; start with --appendonly yes")
 
 
 class AddressError(OSError):
@@ -150,8 +138,8 @@ class Server:
     async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
         """Listen on the configured addresses, and load the journal if there is one.
 
-        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS; LockedError,
-        DamagedError, LoadError, OSError of the journal.
+        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS and replication;
+        LockedError, DamagedError, LoadError, OSError of the journal.
         """
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
@@ -172,6 +160,7 @@ class Server:
             self._close_journal()
             raise
         self.config.on_change("appendonly", self._appendonly_changed)
+        self.config.on_change("min-replicas-to-write", partial(check_replication, self.config))
         self._encrypted.follow_options()
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
@@ -262,7 +251,7 @@ class Server:
             persistence,
             self._connector,
             engine.serve,
-            engine.serve_ready,
+            engine.serve_and_resume,
             engine.end_waits,
             engine.end_pause,
             engine.connect,

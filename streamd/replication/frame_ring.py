@@ -12,7 +12,7 @@ class FrameRing:
     """
 
     def __init__(self, offset: int, last: int, bytes_max: int) -> None:
-        """Begin at an offset; last: the hash of the frame before it, 0 if there is none."""
+        """Begin at an offset; last: the hash of the frame before it, 0 without one."""
         self.start = self.end = offset
         self._before = last
         self.bytes_max = bytes_max

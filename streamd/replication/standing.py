@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from streamd.configuration.server_options import Config, ConfigError
 from streamd.journal.notes import HISTORY
 from streamd.replication.history import History, history_of
 
@@ -83,13 +82,3 @@ class Standing:
     def begin_anew(self) -> None:
         """Begin a history that shares nothing with any other."""
         self.history = History(self._new_id())
-
-
-def primary_of(config: Config) -> tuple[str, int] | None:
-    """Return host and port of the primary that the configuration names; None without one. Raises: ConfigError."""
-    words = config.text("replicaof").split()
-    if not words:
-        return None
-    if len(words) != 2 or not words[1].isdigit() or not 0 < int(words[1]) <= 65_535:
-        raise ConfigError(f"replicaof '{' '.join(words)}': give host and port of the primary, as in 10.0.0.5 6379")
-    return words[0], int(words[1])

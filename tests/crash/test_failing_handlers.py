@@ -79,7 +79,8 @@ MEMORY HELP ; MEMORY PURGE ; MEMORY MALLOC-STATS ; PUBSUB HELP ; PUBSUB SHARDCHA
 SCRIPT HELP ; SCRIPT LOAD return(1) ; SCRIPT FLUSH ; SCRIPT KILL ; SCRIPT SHOW x ; SLOWLOG HELP ; SLOWLOG RESET
 EVAL return(redis.call('SET','str',ARGV[1])) 0 v ; EVAL_RO return(redis.call('GET','str')) 0 ; EVALSHA x 0
 EVAL return(redis.call('DEL','str','zset')) 1 str ; EVALSHA_RO x 0 ; EXEC ; DISCARD ; MONITOR ; QUIT ; SHUTDOWN ABORT
-XGROUP HELP ; XIDMP HELP ; XINFO HELP
+XGROUP HELP ; XIDMP HELP ; XINFO HELP ; REPLICAOF NO ONE ; SLAVEOF NO ONE ; REPLCONF capa streamd ; PSYNC ? -1
+FAILOVER
 """.replace("\n", " ; ").split(" ; ")
 REQUESTS = [*dict.fromkeys([*(row[0] for row in ACCESSES), *filter(None, map(str.strip, MORE))])]
 

@@ -190,7 +190,7 @@ class Node(Restartable):
 
         def begin_as_a_server_does() -> None:
             made = Replication(
-                engine.state, persistence, self.network, engine.serve, engine.serve_ready, engine.end_waits,
+                engine.state, persistence, self.network, engine.serve, engine.serve_and_resume, engine.end_waits,
                 engine.end_pause, engine.connect, self.end_turn_soon,
             )  # fmt: skip
             made.link.copy_anew = _fail  # type: ignore[method-assign]

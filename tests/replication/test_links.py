@@ -211,8 +211,9 @@ def test_a_write_in_the_turn_of_the_demotion_is_not_taken_for_the_new_primarys(t
     trio.follow(trio.b, trio.a)
     trio.world.link_up(trio.b, trio.a)
     trio.b.ask("REPLICAOF NO ONE")
-    trio.a.ask("SET more v;REPLICAOF 127.0.0.1 2")
+    replies = trio.a.begin("SET more v;REPLICAOF 127.0.0.1 2")
     trio.world.link_up(trio.a, trio.b)
+    assert replies == [b"+OK\r\n"]  # of REPLICAOF: none for what is dropped
     assert trio.a.ask("EXISTS more") == b":0\r\n"
     assert state_of(trio.a) == state_of(trio.b)
 

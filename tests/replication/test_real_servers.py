@@ -155,7 +155,7 @@ def test_a_stranger_changes_nothing(start, words):
 def test_a_journal_is_not_ended_under_a_replica(start):
     here = start("b").client()
     here.execute_command("REPLICAOF", "127.0.0.1", 1)
-    with pytest.raises(redis.ResponseError, match="needs its journal"):
+    with pytest.raises(redis.ResponseError, match="a replica, and a primary with replicas, need their journal"):
         here.config_set("appendonly", "no")
     here.execute_command("REPLICAOF", "NO", "ONE")
     here.config_set("appendonly", "no")
