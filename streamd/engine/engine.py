@@ -400,7 +400,7 @@ class Engine:
 
     def end_waits(self) -> None:
         """End what clients wait for with an error, and their connections: this server is no primary any more."""
-        for waiter in filter(None, [client.waiter for client in self.state.clients.values()]):
+        for waiter in filter(None, [one.waiter for one in self.state.clients.values() if one not in self.state.paused]):
             self.unblock(waiter, RoleChanged())
             waiter.client.close_soon = True
 

@@ -232,6 +232,7 @@ class Replication:
 
     def _failover_ended(self, why: str | None) -> None:
         if why is None:
+            self._end_waits()
             self._note()
             self.failover.end("the replica is the primary")
             return
