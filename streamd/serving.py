@@ -49,7 +49,12 @@ def add_options(serve: argparse.ArgumentParser) -> None:
             default = option.format(option.default)
             serve.add_argument(
                 f"--{option.name}",
-                metavar=option.kind.upper() if not option.choices else "|".join(option.choices),
+                nargs=2 if option.name == "replicaof" else None,
+                metavar=("HOST", "PORT")
+                if option.name == "replicaof"
+                else option.kind.upper()
+                if not option.choices
+                else "|".join(option.choices),
                 help=f"{option.help} (default: {default or 'none'})".replace("%", "%%"),
             )
     serve.add_argument(
@@ -81,7 +86,9 @@ def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
         config.path = os.path.abspath(arguments.file)
         config.on_rewrite = lambda users: rewrite_file(config.path, config, config.changed, users)
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in OPTIONS}
-    flags = {name: text for name, text in given.items() if text is not None}
+    flags = {
+        name: " ".join(text) if isinstance(text, list) else text for name, text in given.items() if text is not None
+    }
     try:
         notes += apply_layers(config, flags, os.environ)
     except ConfigError as error:

@@ -211,6 +211,12 @@ class BusyFunction(FixedError):
     line = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
 
 
+class RoleChanged(FixedError):
+    """The end of a wait at a server that becomes a replica."""
+
+    line = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+
+
 class BadKeysNumber(FixedError):
     """A word for the number of a function's keys that is no integer."""
 

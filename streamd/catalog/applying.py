@@ -16,10 +16,11 @@ class Applying:
     """The databases that a journal's records make.
 
     db: the database of the next records. libraries: the functions. duration_s, maxsize: the settings of streams that
-    are created. _expected: the place and the entry ID of the next iid, and when it was recorded.
+    are created. history: the last note of that name. _expected: the place and the entry ID of the next iid, and when it
+    was recorded.
     """
 
-    __slots__ = ("_expected", "_state", "db", "duration_s", "libraries", "maxsize")
+    __slots__ = ("_expected", "_state", "db", "duration_s", "history", "libraries", "maxsize")
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -27,6 +28,7 @@ class Applying:
         self.libraries = state.libraries
         self.duration_s = state.config.integer("stream-idmp-duration")
         self.maxsize = state.config.integer("stream-idmp-maxsize")
+        self.history: list[bytes] | None = None
         self._expected: tuple[int, bytes, int, int] | None = None
 
     def select(self, db_index: int) -> None:

@@ -164,17 +164,20 @@ class Context(Client):
         on_timeout: Reply = None,
         line: bytes | None = None,
         filtering: Filtering | None = None,
+        late: Callable[[], Reply] | None = None,
     ) -> Reply:
         """Park the client until `attempt` gives a reply; return what the handler must return.
 
         attempt: tries the command again when one of `keys` may serve it, clients in the order they came; returns the
         reply, or BLOCKED to go on waiting. timeout_ms: 0 waits for ever. In a transaction or a script no command
-        blocks, and `on_timeout` is returned at once. line, filtering: see Waiter.
+        blocks, and `on_timeout` is returned at once. line, filtering, late: see Waiter.
         """
         if self.in_unit:
             return on_timeout
         deadline_ms = None if timeout_ms == 0 else self.state.clock.monotonic_ms() + timeout_ms
         self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout, line, filtering)
+        assert self.waiter is not None
+        self.waiter.late = late
         return BLOCKED
 
 

@@ -5,8 +5,9 @@ import argparse
 from streamd.acl.users import UserFileError
 from streamd.base.failure import EXIT_OK, EXIT_USAGE
 from streamd.configuration.file import FromFile, read_file
-from streamd.configuration.server_options import OPTIONS, Config, ConfigError
+from streamd.configuration.server_options import OPTIONS, SECRET_OPTIONS, Config, ConfigError
 from streamd.engine.engine import Engine
+from streamd.net.replica_link import check_replication
 from streamd.net.tls import make_context
 
 
@@ -40,9 +41,10 @@ def _faults(found: FromFile) -> list[str]:
         Engine(config=config)
     except UserFileError as error:
         faults.append(f"users: {error}")
-    if config.integer("tls-port"):
+    checks = (make_context, check_replication) if config.integer("tls-port") else (check_replication,)
+    for check in checks:
         try:
-            make_context(config)
+            check(config)
         except ConfigError as error:
             faults.append(str(error))
     return faults
@@ -54,7 +56,7 @@ def _check(arguments: argparse.Namespace) -> int:
     for name, value in sorted(found.values.items()):
         option = OPTIONS[name]
         note = " (the default)" if value == option.default else ""
-        text = "(not shown)" if "pass" in name and value else option.format(value) or '""'
+        text = "(not shown)" if name in SECRET_OPTIONS and value else option.format(value) or '""'
         print(f"sets          {name} {text}{note}")
     for note in found.notes():
         print(f"passes over   {note}")

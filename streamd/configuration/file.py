@@ -54,7 +54,7 @@ def _take(setting: Setting, found: FromFile) -> None:
             raise setting.fault(f"{name} cannot be passed over: {why}; take the line out")
         found.passed_over[name] = PASSED_OVER.get(name, "it says nothing without its like")
         return
-    if name == "bind" or name == "save":
+    if name in ("bind", "save", "replicaof"):
         words = [" ".join(words)] if words else []
     if len(words) != 1:
         what = "has no value" if not words else "has more than one value"

@@ -7,13 +7,10 @@ _REASONS: Final = {
     "rdbcompression sanitize-dump-payload stop-writes-on-bgsave-error",
     "the journal does so by itself": "aof-disable-auto-gc aof-rewrite-incremental-fsync aof-timestamp-enabled "
     "no-appendfsync-on-rewrite",
-    "there is no replication": "masterauth masteruser min-replicas-max-lag min-replicas-to-write min-slaves-max-lag "
-    "min-slaves-to-write propagation-error-behavior repl-backlog-size repl-backlog-ttl repl-disable-tcp-nodelay "
+    "replication does without it": "propagation-error-behavior repl-backlog-ttl repl-disable-tcp-nodelay "
     "repl-diskless-load repl-diskless-sync repl-diskless-sync-delay repl-diskless-sync-max-replicas "
-    "repl-ping-replica-period repl-ping-slave-period repl-timeout replica-announce-ip replica-announce-port "
-    "replica-announced replica-ignore-disk-write-errors replica-ignore-maxmemory replica-lazy-flush replica-priority "
-    "replica-read-only replica-serve-stale-data slave-announce-ip slave-announce-port slave-ignore-maxmemory "
-    "slave-lazy-flush slave-priority slave-read-only slave-serve-stale-data tls-replication",
+    "repl-ping-replica-period repl-ping-slave-period replica-announced replica-ignore-disk-write-errors "
+    "replica-ignore-maxmemory replica-lazy-flush slave-ignore-maxmemory slave-lazy-flush",
     "there is no cluster": "cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down "
     "cluster-allow-replica-migration cluster-announce-bus-port cluster-announce-hostname "
     "cluster-announce-human-nodename "
@@ -46,8 +43,6 @@ PASSED_OVER: Final = {name: reason for reason, names in _REASONS.items() for nam
 
 # Option -> what would be wrong if it were passed over, with the values that mean nothing and so may stand.
 _UNSAFE: Final = {
-    "replicaof": "there is no replication, and a copy that takes writes of its own is none",
-    "slaveof": "there is no replication, and a copy that takes writes of its own is none",
     "rename-command": "commands cannot be renamed, and whoever relies on it is not protected",
     "cluster-enabled": "there is no cluster",
 }

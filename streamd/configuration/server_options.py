@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import DATABASES_MAX
+from streamd.configuration.replication_options import REPLICATION_ALIASES, REPLICATION_OPTIONS
 
 Value = int | bool | str
 
@@ -365,16 +366,20 @@ OPTIONS: Final[dict[str, Option]] = {
             "of so many keys it is noted which clients keep what they read of them (CLIENT TRACKING); 0: any number",
         ),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
+        Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
+        Option("replica-read-only", "choice", "yes", "a replica takes no writes", choices=("yes",), flag=True),
+        *(Option(*row[:6], flag=row[6]) for row in REPLICATION_OPTIONS),
         *_COMPACT_FORMS,
     )
 }
 
 # What nobody is shown but who asks for it by CONFIG GET.
-SECRET_OPTIONS: Final = frozenset({"requirepass", "tls-key-file-pass"})
+SECRET_OPTIONS: Final = frozenset({"requirepass", "masterauth", "tls-key-file-pass"})
 
 # Other names of options, as Redis has them.
 ALIASES: Final = {
     "lua-time-limit": "busy-reply-threshold",
+    **REPLICATION_ALIASES,
     **{
         option.name.replace("listpack", "ziplist"): option.name
         for option in _COMPACT_FORMS

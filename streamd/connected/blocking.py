@@ -56,6 +56,7 @@ class Waiter(Generic[Who]):
         "deadline_ms",
         "filtering",
         "keys",
+        "late",
         "line",
         "number",
         "on_timeout",
@@ -87,6 +88,7 @@ class Waiter(Generic[Who]):
         self.request: list[bytes] = []
         self.line = line
         self.filtering = filtering
+        self.late: Callable[[], Reply] | None = None
 
 
 class BlockedClients(Generic[Who]):
@@ -185,6 +187,8 @@ class BlockedClients(Generic[Who]):
     def late_reply(self, waiter: Waiter[Who]) -> Reply:
         """Return the reply to a client at its timeout."""
         filtering = waiter.filtering
+        if waiter.late is not None:
+            return waiter.late()
         if filtering is None:
             return waiter.on_timeout
         for key in waiter.keys:

@@ -60,6 +60,8 @@ class Client(Watcher):
     reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (during the request without a reply).
     waiter: set while the client is blocked; backlog: the requests received meanwhile.
     unfinished: the reply that is being made in slices; the backlog begins with GO_ON then.
+    written: the offset of the replication history behind its last write; 0 if it has written nothing.
+    kind: `replica` or `master` for the end of a link, else `normal`.
     out_bytes: size of the large replies in `out`.
     flush: sends `out`; resume: goes on with the backlog and other received requests; both given by the connection.
     close_soon: close the connection once `out` is sent.
@@ -81,6 +83,7 @@ class Client(Watcher):
         "id",
         "in_unit",
         "kill",
+        "kind",
         "last_command",
         "last_ms",
         "lib_name",
@@ -104,6 +107,7 @@ class Client(Watcher):
         "user",
         "waiter",
         "watched",
+        "written",
     )
 
     def __init__(
@@ -139,6 +143,8 @@ class Client(Watcher):
         self.waiter: Waiter[Client] | None = None
         self.backlog: deque[list[bytes]] = deque()
         self.unfinished: Unfinished | None = None
+        self.written = 0
+        self.kind = "normal"
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.flush: Callable[[], None] = _no_flush
@@ -176,6 +182,12 @@ class Client(Watcher):
         self.backlog.appendleft(GO_ON)
         return True
 
+    def begin_pieces(self, pieces: Iterator[bytes]) -> None:
+        """Send pieces that are made in slices, from the next turn on."""
+        assert self.unfinished is None
+        self.unfinished = Unfinished(pieces, 0)
+        self.backlog.appendleft(GO_ON)
+
     def take_back(self, error: CommandError) -> None:
         """Replace each unsent reply by an error; pushes stay."""
         # An element of the output may be several replies, or a part of one.
@@ -191,6 +203,8 @@ class Client(Watcher):
         tracker = self.tracker
         flags = [
             ("O", self.monitoring),
+            ("S", self.kind == "replica"),
+            ("M", self.kind == "master"),
             ("P", self.subscription_count() > 0),
             ("x", self.transaction is not None),
             ("b", self.waiter is not None),

@@ -17,6 +17,7 @@ from streamd.connected.keyspace_events import ALL_CLASSES, KeyspaceEvents
 from streamd.connected.latency import Latency
 from streamd.connected.monitor import redacted
 from streamd.connected.pubsub import PubSub
+from streamd.connected.replication_ports import Alone, Replication
 from streamd.connected.slowlog import SlowLog
 from streamd.connected.tracking import Tracking
 from streamd.data.followers import EveryKey
@@ -98,6 +99,10 @@ class State:
     run_id: 40 hexadecimal digits, new at every start.
     persistence: returns the fields of INFO that a journal changes.
     journal: None without one.
+    read_only: the error for commands that write, on a replica; None on a primary. lacks_replicas: the same while there
+        are fewer replicas than `min-replicas-to-write`. stale: the error for most commands while a replica without its
+        link is not to show what it has. stream_defaults: on a replica, the
+        primary's settings for new streams: seconds, idempotent IDs of a producer.
     is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end; busy_error:
         returns the error for most commands then.
@@ -166,6 +171,11 @@ class State:
         self.port = config.integer("port")
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
+        self.replication: Replication = Alone(self.run_id)
+        self.read_only: CommandError | None = None
+        self.lacks_replicas: CommandError | None = None
+        self.stale: CommandError | None = None
+        self.stream_defaults: tuple[int, int] | None = None
         self.active_expire = True
         self.scripts_may_all = False
         self.journal: Journal | None = None
@@ -197,6 +207,29 @@ class State:
         self.write_error = error
         self.restrict()
 
+    def set_replica(self, error: CommandError | None) -> None:
+        """Say whether this server is a replica, which answers `error` to commands that write and removes nothing by
+        itself.
+        """
+        self.read_only = error
+        if error is None:
+            self.stream_defaults = None
+        for db in self.keyspace:
+            db.keeps_expired = error is not None
+        self.restrict()
+
+    def set_stale(self, error: CommandError | None) -> None:
+        """Answer `error` to commands without the flag `stale`, from now on; None: take them again."""
+        if error is not self.stale:
+            self.stale = error
+            self.restrict()
+
+    def need_replicas(self, error: CommandError | None) -> None:
+        """Answer `error` to commands that write, from now on; None: take them again."""
+        if error is not self.lacks_replicas:
+            self.lacks_replicas = error
+            self.restrict()
+
     def refuse_growth(self, is_full: bool) -> None:
         """Say whether commands with the flag `denyoom` are refused, because memory is above its limit."""
         if is_full != self.is_full:
@@ -219,6 +252,9 @@ class State:
             or self.is_busy
             or self.is_full
             or self.write_error is not None
+            or self.read_only is not None
+            or self.lacks_replicas is not None
+            or self.stale is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
             or self.scripts_may_all
@@ -230,6 +266,12 @@ class State:
             raise self.busy_error()
         if self.is_loading and "loading" not in flags:
             raise CommandError("LOADING Redis is loading the dataset in memory")
+        if self.stale is not None and "stale" not in flags:
+            raise self.stale
+        if self.read_only is not None and "write" in flags:
+            raise self.read_only
+        if self.lacks_replicas is not None and "write" in flags:
+            raise self.lacks_replicas
         if self.write_error is not None and "write" in flags:
             raise self.write_error
         if self.is_full and "denyoom" in flags:
@@ -289,6 +331,7 @@ class State:
         self.stats.internal_errors += 1
         if may_have_changed and self.journal is not None:
             self.journal.doubt()
+            self.replication.doubt()
 
     def lose(self, client: Client, where: str) -> None:
         """Note the exception that is being handled, and close a client that it may have cost a reply or a message: the

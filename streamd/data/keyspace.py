@@ -38,6 +38,7 @@ class Database:
     followers: the followers of keys, in any database. followed: the keys with followers, in which a write looks up its
         own key: followers.keys, or every key while there are events.
     waiting: the keys that blocked clients wait for (counted by the owner of the blocked clients).
+    keeps_expired: expired keys are hidden, but stay until the primary removes them.
     trash: large removed values, to be freed in slices.
     on_ready(db, key): a key that a client waits for may have become useful.
     on_expired(db, keys): keys were removed because they had expired.
@@ -55,6 +56,7 @@ class Database:
         "followers",
         "hits",
         "index",
+        "keeps_expired",
         "misses",
         "newest",
         "on_expired",
@@ -90,6 +92,7 @@ class Database:
         self.followed: Container[bytes] = self.followers.keys
         self.waiting: dict[bytes, int] = {}
         self.trash = Trash()
+        self.keeps_expired = False
         self.on_ready: Callable[[Database, bytes], None] = _ignore
         self.on_expired: Callable[[Database, list[bytes]], None] = _ignore
         self.on_fields_expired: Callable[[Database, bytes, list[bytes]], None] = _ignore_fields
@@ -103,12 +106,17 @@ class Database:
         return len(self.values)
 
     def peek(self, key: bytes) -> KeyValue | None:
-        """Return the value of a live key, or None; an expired key is removed."""
+        """Return the value of a live key, or None; an expired key is removed.
+
+        Where expired keys are kept, a hash with expired fields comes as a copy without them.
+        """
         value = self.values.get(key)
         if value is not None and self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
             self.expire(key)
             return None
         if type(value) is TimedHash and self.field_times.due_ms.get(key, 0) <= self.time.ms:
+            if self.keeps_expired and self.time.ms:  # (a journal's time is 0, and nothing has expired)
+                return value.at(self.time.ms) or None
             self.expire_fields(key)
             return self.values.get(key)
         return value
@@ -176,7 +184,8 @@ class Database:
         if kind.plain is None or type(value) not in kind.also:
             raise WrongType()
         plain = kind.plain(value)
-        self.values[key] = plain  # type: ignore[assignment]
+        if plain is not value:
+            self.values[key] = plain  # type: ignore[assignment]
         return plain
 
     def put(self, key: bytes, value: KeyValue) -> None:
@@ -254,7 +263,9 @@ class Database:
             self.touch(key)
 
     def expire(self, key: bytes) -> None:
-        """Remove an expired key."""
+        """Remove an expired key, unless that is the primary's business."""
+        if self.keeps_expired:
+            return
         self.trash.add(self.remove(key))
         self.followers.change(self.index, key, is_by_time=True)
         self.on_expired(self, [key])
@@ -272,6 +283,8 @@ class Database:
         Without `stop` this is O(n) in the expired fields; the cron has mostly removed them before, slice by slice.
         """
         value = self.values.get(key)
+        if self.keeps_expired:
+            return False
         if type(value) is not TimedHash:
             self.field_times.drop(key)
             return False  # the hash with these times has gone, unnoticed
@@ -419,6 +432,20 @@ class Keyspace:
 
     def __iter__(self) -> Iterator[Database]:
         return iter(self.databases)
+
+    def take(self, other: "Keyspace") -> None:
+        """Replace all contents by those of another keyspace, which is of no more use then."""
+        for db, new in zip(self.databases, other.databases, strict=True):
+            db.clear()
+            db.values = new.values
+            db.expires_ms, db.expires_sum_ms, db.deadlines = new.expires_ms, new.expires_sum_ms, new.deadlines
+            db.used_s = db.touched = new.used_s
+            db.field_times = new.field_times
+            for key in db.followers.watched_in(db.index):
+                if key in db.values:
+                    db.followers.mark(db.index, key)
+            for key in list(db.waiting):
+                db.on_ready(db, key)
 
     def swap(self, first: int, second: int) -> None:
         """Exchange the contents of two databases; clients stay with the numbers they selected."""

@@ -35,6 +35,14 @@ class TimedHash(Hash):
         if not self.times:
             self.__class__ = Hash  # type: ignore[assignment]
 
+    def at(self, now_ms: int) -> Hash:
+        """Return an independent copy without the fields whose time has come; O(n)."""
+        other = self.copy()
+        for field, ends_ms in self.times.due_ms.items():
+            if ends_ms <= now_ms:
+                other.drop(field)
+        return other
+
     def copy(self) -> "TimedHash":
         """Return an independent copy."""
         other = TimedHash()

@@ -19,6 +19,10 @@ IDLE_MS_MAX: Final = 600_000
 READ_BYTES_MAX: Final = 256 * 1024
 
 
+class TooManyBackups(CommandError):
+    """As many backups are under way as are allowed."""
+
+
 @dataclass(slots=True)
 class _Pinned:
     """A client's files: names and open files, the writer of the last one, the time of its last request."""
@@ -59,7 +63,7 @@ class Backups:
         done, is_active = rewriting.progress
         if client not in self._waiting:
             if len(self._pinned) + len(self._waiting) >= BACKUPS_MAX:
-                raise CommandError(f"ERR {BACKUPS_MAX} backups are under way; try again when one has ended")
+                raise TooManyBackups(f"ERR {BACKUPS_MAX} backups are under way; try again when one has ended")
             if not rewriting.is_running:
                 self._start_rewrite()
             self._waiting[client] = done, rewriting.failures

@@ -44,6 +44,7 @@ class Barrier:
         self._sync_wanted = False
         self._next_job: tuple[Callable[[], None], Done] | None = None
         self.writers: list[Client] = []  # of the running turn; one that wrote twice may be there twice
+        self.ship: Callable[[list[Client]], None] = lambda writers: None
         self.on_synced: Callable[[], None] = lambda: None
         self.on_sync_failed: Callable[[], None] = lambda: None
         self.is_dead = False
@@ -76,6 +77,11 @@ class Barrier:
                     return
                 self._fail_write(error)
                 self._take_back()
+        if journal.writer.shipped is not None:
+            self.ship(self.writers)
+            if state.to_flush:
+                clients += state.to_flush
+                state.to_flush = []
         self.writers.clear()
         always = state.config.values["appendfsync"] == "always"
         if self._pending is None and (
@@ -184,6 +190,17 @@ class Barrier:
     def want_sync_soon(self) -> None:
         """Sync this turn's records at its end, under any policy (WAITAOF)."""
         self._sync_wanted = True
+
+    def drop_unanswered(self) -> None:
+        """Close the connections of clients whose writes were not answered, without an answer: who cannot tell whether
+        these last must not say that they do.
+        """
+        for client in dict.fromkeys([*self._holds, *self.writers]):
+            client.out.clear()
+            client.kill()
+        self._held.clear()
+        self._holds.clear()
+        self._held_since.clear()
 
     @property
     def is_holding(self) -> bool:

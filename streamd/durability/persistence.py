@@ -24,6 +24,9 @@ class Persistence:
 
     open() -> load() to its end -> begin() -> append_unit, end_turn, tick ... -> close(). While the server runs:
     begin_anew() in place of the first three.
+
+    history: the last note of the loaded journal about where it stands in a replication history. submit_beside: takes
+    jobs for the disk that no reply waits for. on_synced: called behind each sync.
     """
 
     def __init__(
@@ -56,6 +59,9 @@ class Persistence:
         self.cut: Cut | None = None
         self._load_started_ms = self._load_began_ms = 0  # as a wall time, and as a monotonic one
         self._waiters: list[Waiter[Client]] = []
+        self.submit_beside = submit_beside
+        self.on_synced: Callable[[], None] = lambda: None
+        self.history: list[bytes] | None = None
         self.backups = Backups(self.journal, self.rewriting, state.clock)
         for name in ("stream-idmp-duration", "stream-idmp-maxsize"):
             config.on_change(name, self._note_defaults)
@@ -81,6 +87,9 @@ class Persistence:
             finally:
                 replay.finish()
             if ended:
+                self.history = replay.history
+                if self._state.read_only is not None or self.history is not None:
+                    self._state.stream_defaults = replay.defaults
                 return
             yield
 
@@ -174,6 +183,11 @@ class Persistence:
             self._state.records = []
             self.journal.append_unit(records)
 
+    def write_now(self) -> None:
+        """Write what the running turn has recorded so far. Raises: OSError; the end of the turn tries again."""
+        self._hand_over()
+        self.journal.write()
+
     def tick(self) -> bool:
         """Do the work that is due, and a slice of a rewrite; return whether more is to be done at once."""
         self.barrier.tick()
@@ -238,6 +252,7 @@ class Persistence:
         self.barrier.want_sync_soon()
 
     def _serve_waiters(self) -> None:
+        self.on_synced()
         waiters, self._waiters = self._waiters, []
         if waiters:
             try:
@@ -247,10 +262,21 @@ class Persistence:
 
     def _note_defaults(self) -> None:
         """Record the settings of new streams: a stream's first record does not have them."""
-        if self._state.records is not None and self._state.journal is self:
+        if self._state.records is not None and self._state.journal is self and self._state.read_only is None:
             config = self._state.config
             settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
             self._state.record(0, [DEFAULTS, *(b"%d" % number for number in settings)], changes=0)
+
+    def lead(self) -> None:
+        """Make the notes of a new primary durable, before it answers the first write. Raises: OSError."""
+        self._note_defaults()
+        self.write_now()
+        self.journal.sync()
+
+    @property
+    def may_change_files(self) -> bool:
+        """Whether no job works on the journal's files."""
+        return not (self.barrier.is_busy or self.rewriting.has_job or self.journal.is_unsaved)
 
     @property
     def loading_ms(self) -> int:

@@ -40,6 +40,20 @@ class Replay:
         self._length_max = state.config.values[_LENGTH_MAX]
         assert state.records is None
 
+    @property
+    def defaults(self) -> tuple[int, int]:
+        """The settings of streams that are created from here on: seconds, idempotent IDs of a producer."""
+        return self._applying.duration_s, self._applying.maxsize
+
+    @defaults.setter
+    def defaults(self, settings: tuple[int, int]) -> None:
+        self._applying.duration_s, self._applying.maxsize = settings
+
+    @property
+    def history(self) -> list[bytes] | None:
+        """The last note of where the state stands in its replication history; None without one."""
+        return self._applying.history
+
     def borrow(self) -> None:
         """Switch to the journal's time."""
         values = self._state.config.values
@@ -107,6 +121,12 @@ def _find_command(words: list[bytes]) -> Command | None:
     if command is not None and command.subcommands and len(words) > 1:
         return command.subcommands.get(words[1].lower())
     return command
+
+
+@applies("HISTORY")
+def apply_history(applying: Applying, words: list[bytes]) -> None:
+    """Keep where the state stands in its replication history."""
+    applying.history = words
 
 
 @applies("DEFAULTS")

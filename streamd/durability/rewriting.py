@@ -99,13 +99,17 @@ class Rewriting:
             # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
             self.is_planned = True
             return
-        defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
+        defaults = state.stream_defaults or (
+            state.config.integer("stream-idmp-duration"),
+            state.config.integer("stream-idmp-maxsize"),
+        )
         self.is_planned = False
         self._doubts_seen = self._doubts
         self._started_ms = state.clock.monotonic_ms()
         self._said_s = 0
         self._saved_dirty_next = state.dirty
-        self._journal.begin_rewrite(state.keyspace, defaults, state.libraries.codes(), self._submit_beside)
+        history = state.replication.note_of_rewrite()
+        self._journal.begin_rewrite(state.keyspace, defaults, state.libraries.codes(), self._submit_beside, history)
 
     def begin_or_plan(self) -> None:
         """Begin a rewrite, or plan one if one is running; failures are logged and retried."""
@@ -271,6 +275,11 @@ class Rewriting:
     def progress(self) -> tuple[int, bool]:
         """The number of successful rewrites, and whether one is under way or due."""
         return self.count, self.is_running or self.is_planned
+
+    @property
+    def has_job(self) -> bool:
+        """Whether a job of the rewrite is under way, which must not be abandoned then."""
+        return self._is_syncing
 
     @property
     def is_running(self) -> bool:

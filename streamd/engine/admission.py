@@ -66,7 +66,12 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
     if client.in_unit:
         return  # EXEC was asked for all that was queued
     state, flags = client.state, command.flags
-    if client.transaction is not None and (state.is_full or state.write_error is not None):
+    if client.transaction is not None and (
+        state.is_full
+        or state.write_error is not None
+        or state.read_only is not None
+        or state.lacks_replicas is not None
+    ):
         flags = _flags_in_transaction(command, client, request)
     state.check_restrictions(flags)
 

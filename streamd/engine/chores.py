@@ -11,12 +11,12 @@ Chore = Callable[[State, Callable[[], bool]], bool]
 
 def sweep(state: State, stop: Callable[[], bool]) -> bool:
     """Free idempotent IDs whose time has passed."""
-    return state.sweeper.run(state.time.ms, stop)
+    return state.read_only is None and state.sweeper.run(state.time.ms, stop)
 
 
 def expire(state: State, stop: Callable[[], bool]) -> bool:
     """Remove keys, and fields of hashes, whose time has passed."""
-    if not state.active_expire or state.is_loading:
+    if not state.active_expire or state.is_loading or state.read_only is not None:
         return False
     more = False
     for db in state.keyspace:
@@ -35,4 +35,9 @@ def keep_journal(state: State, stop: Callable[[], bool]) -> bool:
     return state.journal is not None and state.journal.tick()
 
 
-CHORES: Final[tuple[Chore, ...]] = (sweep, expire, free, keep_journal)
+def replicate(state: State, stop: Callable[[], bool]) -> bool:
+    """Have replication do its due work: connect, acknowledge, load what a primary has sent."""
+    return state.replication.tick(stop)
+
+
+CHORES: Final[tuple[Chore, ...]] = (sweep, expire, free, replicate, keep_journal)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
 from streamd.base.clock import Clock
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, RoleChanged
 from streamd.base.limits import (
     BATCH_MIN,
     BATCH_OFFERED_MIN,
@@ -106,6 +106,7 @@ class Engine:
             client.unwatch()
         state.pubsub.leave(client)
         state.tracking.leave(client)
+        state.replication.leave(client)
         if state.clients.pop(client.id, None) is not None:
             state.stats.bytes_in += client.bytes_in
             state.stats.bytes_out += client.bytes_out
@@ -284,7 +285,7 @@ class Engine:
             client.waiter.request = request
         self._end_unit(client)
         self.state.wants_flush(client)
-        self._serve_and_resume()
+        self.serve_and_resume()
         return plain(replies[0]) if replies else NO_REPLY
 
     def execute(self, client: Context, requests: list[list[bytes]]) -> list[Reply]:
@@ -397,6 +398,12 @@ class Engine:
         self.state.wants_flush(client)
         self._resumed.append(client)
 
+    def end_waits(self) -> None:
+        """End what clients wait for with an error, and their connections: this server is no primary any more."""
+        for waiter in filter(None, [one.waiter for one in self.state.clients.values() if one not in self.state.paused]):
+            self.unblock(waiter, RoleChanged())
+            waiter.client.close_soon = True
+
     def end_pause(self) -> None:
         """Let paused clients go on."""
         state = self.state
@@ -407,7 +414,7 @@ class Engine:
                 self.unblock(client.waiter, NO_REPLY)
         state.restrict()
 
-    def _serve_and_resume(self) -> None:
+    def serve_and_resume(self) -> None:
         """Serve waiters that can be served, and run the backlogs of those that were."""
         if self.state.blocked.ready:
             self._serve_ready()
@@ -486,7 +493,7 @@ class Engine:
             return
         self.gathering.run()
         self._attempt(self.scripts.waiter)
-        self._serve_and_resume()
+        self.serve_and_resume()
 
     def shut_down(self, save: bool | None) -> None:
         """Stop the server once the replies of this turn are sent."""

@@ -40,7 +40,7 @@ class MemoryLimit:
         state = self._state
         limit_bytes = state.config.values["maxmemory"]
         assert isinstance(limit_bytes, int)
-        if not limit_bytes:
+        if not limit_bytes or state.read_only is not None:  # what a replica must hold its primary decides
             state.refuse_growth(False)
             return
         exceeded = self._measure() > limit_bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from streamd.data.keyspace import Keyspace
-from streamd.data.records import ColumnsRecord, Record
+from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, Identity, NoFile, repeat
 from streamd.journal.jobs import Submit
@@ -101,7 +101,7 @@ class Journal:
 
     def _create_increment(self) -> tuple[File, int]:
         """Create a first increment and the manifest that names it; return the file with its salt. Raises: OSError."""
-        manifest, seq = self.manifest, self._free_seq()
+        manifest, seq = self.manifest, self.free_seq()
         part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         file, salt = create_part(self.files, self.directory, part.name)
         try:
@@ -118,7 +118,7 @@ class Journal:
         self.manifest = manifest
         return file, salt
 
-    def _free_seq(self) -> int:
+    def free_seq(self) -> int:
         """Return a number that no file in the directory has."""
         seq = self.manifest.next_seq()
         while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
@@ -140,6 +140,57 @@ class Journal:
         repeat(lambda: self.files.sync_directory(self.data_directory))
         self.writer = Writer(NoFile(), 0, 0, self.files.salt())
         self.is_unsaved = True
+
+    def adopt(self, manifest: Manifest, loading: Loading, names_databases: bool, note: Words) -> Callable[[], None]:
+        """Make other files of the directory, which were loaded and are on the disk, the journal.
+
+        note: ends these files; it is on the disk before they are the journal. To be called only while no job of the
+        journal is under way. Returns the job that removes the files that were the journal before. Raises: OSError; then
+        these still are it.
+        """
+        old, obsolete = self.writer, self.manifest
+        assert old is not None
+        if self.rewrite is not None:
+            assert not self.rewrite.is_switching
+            self.abandon_rewrite()
+        file = self.files.open(self._path(manifest.increments[-1]))
+        try:
+            size = file.size()
+            writer = Writer(file, size, size, loading.last_salt or self.files.salt(), bool(loading.last_salt))
+            writer.names_databases = names_databases
+            writer.append_own(note)
+            writer.write()
+            writer.sync()
+            repeat(lambda: self.files.sync_directory(self.directory))
+            manifests.replace(self.files, self.directory, self._manifest_name, manifest)
+        except BaseException:
+            file.close()
+            raise
+        self.manifest = manifest
+        self.loading = loading
+        self.writer = writer
+        self._older_bytes = sum(loading.sizes.values()) - size
+        self.base_bytes = self._older_bytes or size
+        self.is_unsaved = False
+        self.synced_writes = self.writes
+        try:
+            repeat(lambda: self.files.sync_directory(self.directory))
+            removable = obsolete.parts()
+        except OSError:
+            removable = []  # which manifest a power loss leaves is open, so the files of both stay
+
+        def job() -> None:
+            try:
+                old.close()
+            except OSError:
+                pass
+            for part in removable:
+                try:
+                    self.files.unlink(self._path(part))
+                except OSError:
+                    pass  # the next start moves it aside
+
+        return job
 
     def close(self) -> None:
         """Close the files and give the lock back; units that were not written are lost. Raises: nothing."""
@@ -179,6 +230,13 @@ class Journal:
         self.writer.append_unit(records)
         if self.rewrite is not None:
             self.rewrite.observe(records)
+
+    def append_own(self, words: Words) -> None:
+        """Take a note about this journal alone, which is not shipped; it stands behind the units of the next write."""
+        assert self.writer is not None
+        self.writer.append_own(words)
+        if self.rewrite is not None:
+            self.rewrite.observe([(0, words)])
 
     def write(self) -> bool:
         """Write the units of this turn with one operation; return whether there were any. Raises: OSError."""
@@ -229,17 +287,24 @@ class Journal:
     # -- rewriting ------------------------------------------------------------------------------------------------
 
     def begin_rewrite(
-        self, keyspace: Keyspace, defaults: tuple[int, int], libraries: Sequence[bytes], submit: Submit
+        self,
+        keyspace: Keyspace,
+        defaults: tuple[int, int],
+        libraries: Sequence[bytes],
+        submit: Submit,
+        history: Words | None = None,
     ) -> None:
         """Begin a rewrite of a keyspace and of functions; see Rewrite. Raises: OSError."""
         assert self.rewrite is None
         assert self._lock is not None
         self._lock.check_place()  # a directory of the same name may be another server's
         self.files.make_directory(self.directory)
-        seq = self._free_seq()
+        seq = self.free_seq()
         base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         self.rewrite = Rewrite(self.files, self.directory, base, increment, keyspace, defaults, libraries, submit)
+        if history is not None:
+            self.rewrite.writer.append_unit([(0, history)])
 
     def start_switch(self) -> tuple[Callable[[], None], Callable[[], Callable[[], None]]]:
         """Return `(job, done)`: the job makes the rewritten files the journal, and may run in a thread.
@@ -282,6 +347,7 @@ class Journal:
         obsolete, old_directory, self.old_directory = self.manifest, self.old_directory, None
         self.manifest = Manifest(rewrite.base, [rewrite.increment])
         self.writer = rewrite.writer
+        old.hand_on(self.writer)
         self.rewrite = None
         self.is_unsaved = False
         self._older_bytes = self.base_bytes = rewrite.base_bytes

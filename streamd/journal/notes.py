@@ -13,17 +13,22 @@
 | XGROUPPENDING | key, group, consumer, entry ID, delivery time, delivery count: pending, though deleted |
 | XGROUPFILTER | key, group, field, MQTT, GLOB or EQ, pattern: the filter of a group |
 | XIDMPCOUNTERS | key, iids added, iids that were duplicates |
+| HISTORY | role, replication ID, offset, hash of the last frame, earlier ID, first offset that is not of it; on a
+  replica host and port of its primary: where this state stands in its history. In the unit of each frame of a replica |
 """
 
 from typing import Final
 
 DEFAULTS: Final = b"DEFAULTS"
 
+# Where the state stands in its replication history.
+HISTORY: Final = b"HISTORY"
+
 # The first word of the records that change functions, which are in no database.
 FUNCTION: Final = b"FUNCTION"
 
 # The first words of records that become lines, because Redis has no such command.
 NOTES: Final = frozenset((
-    DEFAULTS, b"XIDMPSETTINGS", b"XIDMP", b"XIDMPIID", b"XIDMPDUPLICATE", b"XIDMPCOUNTERS", b"XGROUPSEEN",
+    DEFAULTS, HISTORY, b"XIDMPSETTINGS", b"XIDMP", b"XIDMPIID", b"XIDMPDUPLICATE", b"XIDMPCOUNTERS", b"XGROUPSEEN",
     b"XGROUPPENDING", b"XGROUPFILTER",
 ))  # fmt: skip

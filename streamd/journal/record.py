@@ -274,13 +274,16 @@ def newer_format(line: bytes) -> int | None:
     return None if decode_first_line(_FIRST_LINE_HEAD + line[found.end() + 1 :]) else int(found[1])
 
 
-def encode_run(units: Sequence[bytes], synced: int, notes: bool, salt: int = 0) -> bytes:
-    """Return a run, header and units; at most UNITS_PER_RUN_MAX units."""
+def encode_run(
+    units: Sequence[bytes], synced: int, notes: bool, salt: int = 0, bodies: list[bytes] | None = None
+) -> bytes:
+    """Return a run, header and units; at most UNITS_PER_RUN_MAX units. bodies: gets the units, joined."""
     word = b"mix" if notes else b"run"
+    body = units[0] if len(units) == 1 else b"".join(units)
+    if bodies is not None:
+        bodies.append(body)
     if len(units) == 1:
-        body = units[0]
         return b"#streamd %b %d %b %d\n%b" % (word, len(body), run_hash(body, synced, salt), synced, body)
-    body = b"".join(units)
     digests = b"".join(map(xxh32_digest, units)).hex().encode()
     return b"#streamd %b %d %b %d %b\n%b" % (word, len(body), run_hash(body, synced, salt), synced, digests, body)
 

@@ -41,7 +41,7 @@ from streamd.journal.dump import dump_key
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
-from streamd.journal.notes import DEFAULTS, FUNCTION
+from streamd.journal.notes import DEFAULTS, FUNCTION, HISTORY
 from streamd.journal.record import FIRST_LINE_BYTES, encode_command, encode_note, encode_select
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Writer
@@ -152,13 +152,13 @@ class Rewrite:
                 continue
             index, words = record
             name = words[0].upper()
-            if name in (DEFAULTS, FUNCTION):
+            if name in (DEFAULTS, FUNCTION, HISTORY):
                 kept.append(record)
             elif not self._is_listed:
                 if name in _WHOLE:
                     self._observe_whole(index, words)
                 else:
-                    for db, key in _places(index, words):
+                    for db, key in places_of(index, words):
                         self._waiting[db][key] = None
             elif name in _WHOLE:
                 self._observe_whole(index, words)
@@ -169,7 +169,7 @@ class Rewrite:
                 if gone:
                     kept.append((index, [words[0], *gone]))
             else:
-                places = _places(index, words)
+                places = places_of(index, words)
                 out = [key in self._waiting[db] or (db, key) in anew for db, key in places]
                 if not any(out):
                     kept.append(record)
@@ -347,7 +347,7 @@ _WHOLE: Final = frozenset((b"FLUSHALL", b"FLUSHDB", b"SWAPDB"))
 _TYING: Final = frozenset((b"RENAME", b"RENAMENX", b"COPY", b"MOVE", b"MSET", b"MSETNX"))
 
 
-def _places(index: int, words: Words) -> list[tuple[int, bytes]]:
+def places_of(index: int, words: Words) -> list[tuple[int, bytes]]:
     """Return (database, key) of all keys in a record; if there are several, the record ties them."""
     name = words[0].upper()
     if name not in _TYING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from streamd.data.records import ColumnsRecord, Record
+from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.journal.duplicates import DUPLICATES, DuplicateNotes, without_overtaken
 from streamd.journal.filesystem import File, repeat, write_all
 from streamd.journal.notes import NOTES
@@ -12,6 +12,7 @@ from streamd.journal.record import (
     encode_columns,
     encode_command,
     encode_first_line,
+    encode_note,
     encode_run,
     encode_select,
     encode_synced,
@@ -23,6 +24,7 @@ from streamd.journal.record import (
 class Writer:
     """Appends to one file, and knows how much of it is on the disk.
 
+    shipped: None while there is no replica; else the bodies of runs that were encoded and not taken from there yet.
     size: bytes written, a trailing note about syncing included. synced: bytes known to be on the disk. salt: that of
     the file. names_databases: each run begins with a SELECT, since another database than 0 was named before.
     """
@@ -34,6 +36,8 @@ class Writer:
         self.synced = synced
         self.salt = salt
         self.names_databases = False
+        self.shipped: list[bytes] | None = None
+        self._own: list[Words] = []
         self._select = b""  # what a run begins with, if the database of its first unit is the one that is selected
         self._db: int | None = None
         self._units: list[Sequence[Record | ColumnsRecord]] = []
@@ -46,7 +50,7 @@ class Writer:
     @property
     def has_units(self) -> bool:
         """Whether `write` has something to write."""
-        return bool(self._units or self._unwritten)
+        return bool(self._units or self._unwritten or self._own)
 
     def write(self) -> bool:
         """Write the collected units with one operation; return whether there were any.
@@ -54,11 +58,14 @@ class Writer:
         Raises: OSError, and any error of a bug. The units are kept, and the next call writes them in the same place.
         """
         units = self._units
-        if units:
-            only = units[0][0] if len(units) == 1 and len(units[0]) == 1 and not self._unwritten else None
+        if units or self._own:
+            only = (
+                units[0][0] if len(units) == 1 and len(units[0]) == 1 and not (self._unwritten or self._own) else None
+            )
             if type(only) is tuple and only[0] == self._db and only[1][0] not in NOTES:
                 # What a client without a pipeline leaves, without what many need.
-                self._unwritten = encode_run((self._select + encode_command(only[1]),), self.synced, False, self.salt)
+                body = self._select + encode_command(only[1])
+                self._unwritten = encode_run((body,), self.synced, False, self.salt, self.shipped)
                 units.clear()
                 self._noted = self.synced
             else:
@@ -76,6 +83,29 @@ class Writer:
         self._unwritten = b""
         self._data_end = self.size = size + len(data)
         return True
+
+    def hand_on(self, successor: "Writer") -> None:
+        """Let a writer that has been given the same units take this one's place, with what is to be shipped.
+
+        Units that were given to this writer and not written yet are shipped; the successor ships only later ones.
+        """
+        if self.shipped is None:
+            return
+        try:
+            successor.encode_waiting()
+            self.encode_waiting()
+        except Exception:
+            pass  # it is a bug that a `write` has met before: replicas take the whole state since then
+        successor.shipped, self.shipped = self.shipped, None
+
+    def encode_waiting(self) -> None:
+        """Encode the units that wait for the next `write`."""
+        if self._units or self._own:
+            self._encode()
+
+    def append_own(self, words: Words) -> None:
+        """Take a note that is about this journal alone, and is not shipped, for the end of the next `write`."""
+        self._own.append(words)
 
     def write_body(self, body: bytes, notes: bool) -> None:
         """Write ready-made commands as one run behind the collected units; they are no unit, and torn as a whole.
@@ -129,7 +159,7 @@ class Writer:
         """Return units as a run, with `_select` in front of the first."""
         if self._select:
             bodies[0] = self._select + bodies[0]
-        return encode_run(bodies, self.synced, notes, self.salt)
+        return encode_run(bodies, self.synced, notes, self.salt, self.shipped)
 
     def _encode(self) -> None:
         db = self._db
@@ -170,6 +200,9 @@ class Writer:
             bodies += duplicates.end()
         for at in range(0, len(bodies), UNITS_PER_RUN_MAX):
             parts.append(self._encode_run(bodies[at : at + UNITS_PER_RUN_MAX], notes))
+        for words in self._own:
+            parts.append(encode_run([encode_note(0, words)], self.synced, True, self.salt))
+        self._own.clear()
         self._units.clear()
         self._selected(db)
         self._noted = self.synced

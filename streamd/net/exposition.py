@@ -83,7 +83,9 @@ def _server(server: MetricsHost) -> Iterator[Family]:
     state, process = server.engine.state, server.engine.process_facts()
     stats = state.stats
     fields = state.persistence()
-    info = {"redis_version": REDIS_VERSION, "streamd_version": VERSION, "os": process.system, "role": "master"}
+    info = {"redis_version": REDIS_VERSION, "streamd_version": VERSION, "os": process.system}
+    link = state.replication.fields()
+    info["role"] = str(link["role"])
     yield "redis_instance_info", "gauge", "What runs.", [(info, 1)]
 
     def gauge(name: str, text: str, value: float) -> Family:
@@ -121,6 +123,10 @@ def _server(server: MetricsHost) -> Iterator[Family]:
     yield counter("cpu_user_seconds", "CPU time in the process.", process.user_s)
     yield gauge("loading_dump_file", "1: the journal is being loaded.", int(state.is_loading))
     yield gauge("aof_enabled", "1: there is a journal.", int(state.journal is not None))
+    yield gauge("connected_slaves", "Replicas of this server.", int(str(link["connected_slaves"])))
+    yield gauge("master_repl_offset", "The offset of the replication history.", int(str(link["master_repl_offset"])))
+    if "master_link_status" in link:
+        yield gauge("master_link_up", "1: the link to the primary is up.", int(link["master_link_status"] == "up"))
     for field, name, text in (
         ("aof_rewrite_in_progress", "aof_rewrite_in_progress", "1: the journal is being rewritten."),
         ("aof_rewrite_scheduled", "aof_rewrite_scheduled", "1: a rewrite is due."),

@@ -13,6 +13,7 @@ from streamd.base.heap import IdleTrim
 from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log
 from streamd.configuration.server_options import Config, ConfigError
+from streamd.connected.replication_ports import Alone
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem
@@ -22,8 +23,10 @@ from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
+from streamd.net.replica_link import Connector, check_replication, primary_of
 from streamd.net.threads import JournalThread
 from streamd.net.transferring import transfer
+from streamd.replication.replication import Replication
 
 
 class AddressError(OSError):
@@ -135,8 +138,8 @@ class Server:
     async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
         """Listen on the configured addresses, and load the journal if there is one.
 
-        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS; LockedError,
-        DamagedError, LoadError, OSError of the journal.
+        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS and replication;
+        LockedError, DamagedError, LoadError, OSError of the journal.
         """
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
@@ -144,6 +147,7 @@ class Server:
         self.engine.want_turn = self._tick_soon
         if self.measures is not None:
             self._prepare_metrics()
+        check_replication(self.config)
         if self.config["appendonly"]:
             self._open_journal()
         try:
@@ -156,6 +160,7 @@ class Server:
             self._close_journal()
             raise
         self.config.on_change("appendonly", self._appendonly_changed)
+        self.config.on_change("min-replicas-to-write", partial(check_replication, self.config))
         self._encrypted.follow_options()
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
@@ -212,10 +217,14 @@ class Server:
     def _appendonly_changed(self) -> None:
         """Begin or end the journal. Raises: ConfigError with Redis's text."""
         if not self.config["appendonly"]:
+            replication = self.engine.state.replication
+            if isinstance(replication, Replication) and replication.is_needed:
+                raise ConfigError("a replica, and a primary with replicas, need their journal")
             self._close_journal()
         elif self.persistence is None:
             try:
-                self._open_journal(anew=True)
+                persistence = self._open_journal(anew=True)
+                self.engine.state.replication = self._make_replication(persistence)
             except (DamagedError, OSError) as error:
                 log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
@@ -228,7 +237,26 @@ class Server:
                 on_progress(persistence)
                 await asyncio.sleep(0)
                 until_us = self.clock.monotonic_us() + LOAD_TURN_US
+        replication = self._make_replication(persistence)
+        replication.take_role(primary_of(self.config))
         persistence.begin()
+        self.engine.state.replication = replication
+        replication.begin()
+
+    def _make_replication(self, persistence: Persistence) -> Replication:
+        self._connector = Connector(self._loop, self.config)
+        engine = self.engine
+        return Replication(
+            engine.state,
+            persistence,
+            self._connector,
+            engine.serve,
+            engine.serve_and_resume,
+            engine.end_waits,
+            engine.end_pause,
+            engine.connect,
+            self.end_turn,
+        )
 
     def _journal_failed(self, reason: str) -> None:
         """Stop without sending anything: unacknowledged writes must stay so."""
@@ -239,8 +267,12 @@ class Server:
         self._loop.call_soon(self.request_stop)
 
     def _close_journal(self) -> None:
+        replication = self.engine.state.replication
+        if isinstance(replication, Replication):
+            replication.close()
         if self.persistence is not None:
             failure = self.persistence.close()
+            self.engine.state.replication = Alone(self.engine.state.run_id)
             if self._stopping:
                 self.journal_failure = self.journal_failure or failure
             self._journal_thread.close()

@@ -53,6 +53,27 @@ def make_context(config: Config) -> ssl.SSLContext:
     return context
 
 
+def make_link_context(config: Config) -> ssl.SSLContext | None:
+    """Return the TLS context of a replica's link to its primary, None without `tls-replication`.
+
+    The certificate of the primary must be of the CA; its name is not looked at, as in Redis. Raises: ConfigError.
+    """
+    if not config["tls-replication"]:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    ca, directory = config.text("tls-ca-cert-file"), config.text("tls-ca-cert-dir")
+    if not ca and not directory:
+        raise ConfigError("tls-replication needs tls-ca-cert-file, which says whose certificate the primary may have")
+    cert, key = _file(config, "tls-cert-file"), _file(config, "tls-key-file")
+    try:
+        context.load_verify_locations(_file(config, "tls-ca-cert-file") if ca else None, directory or None)
+        context.load_cert_chain(cert, key, config.text("tls-key-file-pass"))
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigError(f"the files of tls-replication cannot be used: {_reason(error)}")
+    return context
+
+
 def _file(config: Config, option: str) -> str:
     path = config.text(option)
     if not path:

@@ -24,7 +24,7 @@ LACKING = {
     "there is no cluster": (
         "asking cluster readonly readwrite restore-asking spublish ssubscribe sunsubscribe trimslots"
     ),
-    "there are no replicas": "failover psync replconf replicaof slaveof sync",
+    "a replica of streamd sends PSYNC": "sync",
     "modules are not loaded": "module|load module|loadex module|unload",
     "a backup is made by `streamd backup`, with JOURNAL": (
         "backup|abort backup|cleanup backup|list backup|seal backup|start backup|status"

@@ -46,16 +46,27 @@ def is_spark(block: Block) -> bool:
     return "spark." in block.text
 
 
+_WITH_SHELLS_OF_THEIR_OWN: Final = tuple(
+    f"docs/{name}.md" for name in ("spark", "topics", "pipelines", "mqtt", "application", "two-machines")
+)
+
 # Who runs a block, by asking `blocks_for(__file__)` for those that are its own. Exactly one has to.
 RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     "tests/spark/test_pipelines.py": lambda one: one.document == "docs/pipelines.md",
     "tests/documents/test_redis_blocks.py": lambda one: (
-        one.language == "redis" and one.document != "docs/new-command.md"
+        one.language == "redis" and one.document not in ("docs/new-command.md", "docs/two-machines.md")
     ),
     "tests/documents/test_shell_blocks.py": lambda one: (
         one.language in ("sh", "console")
         and one.document
-        not in ("docs/spark.md", "docs/topics.md", "docs/pipelines.md", "docs/mqtt.md", "docs/application.md")
+        not in (
+            "docs/spark.md",
+            "docs/topics.md",
+            "docs/pipelines.md",
+            "docs/mqtt.md",
+            "docs/application.md",
+            "docs/two-machines.md",
+        )
         and not re.search(r"^(?:systemctl|docker) ", one.text, re.MULTILINE)
     ),
     "tests/documents/test_python_blocks.py": lambda one: (
@@ -74,6 +85,7 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     "tests/integration/test_new_command.py": lambda one: (
         one.language in ("python", "redis") and one.document == "docs/new-command.md"
     ),
+    "tests/replication/test_two_machines.py": lambda one: one.document == "docs/two-machines.md",
     "tests/mqtt/test_application_document.py": lambda one: one.document == "docs/application.md",
     "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md" and not is_spark(one),
     "tests/spark/test_commands_example.py": lambda one: one.document == "docs/mqtt.md" and is_spark(one),

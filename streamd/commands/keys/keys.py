@@ -16,6 +16,8 @@ from streamd.data.types import ROW_OVERHEAD, type_of
 from streamd.resp.types import LongArray, Reply, Sliced
 
 _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
+# Redis: so many expired keys a replica passes over before it returns one.
+_RANDOM_TRIES_MAX = 100
 
 
 @command(
@@ -140,8 +142,12 @@ def _shown(db: Database, matches: Matcher | None, type_name: str | None, page: l
 def randomkey(context: Context, args: list[bytes]) -> Reply:
     """Return a random key, or nil in an empty database."""
     db = context.db
+    tries = 0
     while len(db):
         key = positions.some_row(db.values, context.state.random)
         if db.peek(key) is not None:
             return key
+        tries += 1
+        if db.keeps_expired and tries == _RANDOM_TRIES_MAX:
+            return key  # as Redis does: on a replica all keys may have expired, and stay
     return None

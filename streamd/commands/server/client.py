@@ -145,11 +145,11 @@ def _parse_type(word: bytes) -> str:
     name = word.lower().decode("utf-8", "surrogateescape")
     if name not in ("normal", "slave", "replica", "master", "pubsub"):
         raise CommandError(f"ERR Unknown client type '{echoed(word)}'")
-    return name
+    return "replica" if name == "slave" else name
 
 
 def _type(client: Client) -> str:
-    return "pubsub" if client.subscription_count() else "normal"
+    return "pubsub" if client.kind == "normal" and client.subscription_count() else client.kind
 
 
 # -- acting on other connections --------------------------------------------------------------------------------------

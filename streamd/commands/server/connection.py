@@ -3,7 +3,7 @@
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity, echoed
 from streamd.base.version import REDIS_VERSION
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import Arguments, parse_database, parse_integer, parse_timeout_ms
+from streamd.catalog.arguments import Arguments, parse_database
 from streamd.resp.types import Reply
 
 
@@ -70,7 +70,7 @@ def hello(context: Context, args: list[bytes]) -> Reply:
         b"proto": client.protocol,
         b"id": client.id,
         b"mode": b"standalone",
-        b"role": b"master",
+        b"role": b"master" if context.state.read_only is None else b"replica",
         b"modules": [],
     }
 
@@ -143,16 +143,3 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     context.services.access.begin(context)
     context.db = state.keyspace[0]
     return "RESET"
-
-
-@command(
-    "WAIT", arity=3, flags="blocking", since="3.0.0", complexity="O(1)", group="generic", acl="connection",
-    syntax="numreplicas timeout", tips="request_policy:all_shards response_policy:agg_min",
-)  # fmt: skip
-def wait(context: Context, args: list[bytes]) -> Reply:
-    """Wait for replicas: return 0 when the time is up, as streamd has no replicas."""
-    replicas = parse_integer(args[1])
-    timeout_ms = parse_timeout_ms(args[2])
-    if replicas <= 0 or context.in_unit:
-        return 0
-    return context.block([], timeout_ms, lambda: 0, on_timeout=0)

@@ -174,18 +174,7 @@ def _stats(context: Context) -> Fields:
 
 
 def _replication(context: Context) -> Fields:
-    return [
-        ("role", "master"),
-        ("connected_slaves", 0),
-        ("master_failover_state", "no-failover"),
-        ("master_replid", context.state.run_id),
-        ("master_replid2", "0" * 40),
-        ("master_repl_offset", 0),
-        ("second_repl_offset", -1),
-        ("repl_backlog_active", 0),
-        ("repl_backlog_size", 1024 * 1024),
-        *_zeros("repl_backlog_first_byte_offset repl_backlog_histlen"),
-    ]
+    return list(context.state.replication.fields().items())
 
 
 def _cpu(context: Context) -> Fields:

@@ -63,25 +63,38 @@ def save(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:agg_min",
 )  # fmt: skip
 def waitaof(context: Context, args: list[bytes]) -> Reply:
-    """Wait until all writes so far are synced; return for how many journals here, and on how many replicas (0)."""
+    """Wait until all writes so far are on disks; return for how many journals here, and on how many replicas."""
     local, replicas, timeout_ms = parse_integer(args[1]), parse_integer(args[2]), parse_timeout_ms(args[3])
     if not 0 <= local <= 1:
         raise CommandError("ERR value is out of range, value must between 0 and 1")
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
-    journal = context.state.journal
+    state, client = context.state, context.client
+    if state.read_only is not None:
+        raise CommandError(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just "
+            "local and are not propagated."
+        )
+    journal, replication = state.journal, state.replication
     if journal is None:
         if local:
             raise CommandError("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.")
         return [0, 0] if not replicas else context.block((), timeout_ms, lambda: BLOCKED, [0, 0])
     goal = journal.sync_goal()
 
-    def attempt() -> Reply:
-        return [1, 0] if journal.is_synced(goal) and not replicas else BLOCKED
+    def found() -> list[Reply]:
+        return [int(journal.is_synced(goal)), replication.count(client, synced=True)]
 
-    if attempt() is not BLOCKED or context.in_unit:
-        return [int(journal.is_synced(goal)), 0]
-    parked = context.block((), timeout_ms, attempt, [int(replicas > 0), 0])
+    def attempt() -> Reply:
+        here, there = journal.is_synced(goal), replication.count(client, synced=True)
+        return [int(here), there] if here >= local and there >= replicas else BLOCKED
+
+    reply = attempt()
+    if reply is not BLOCKED or context.in_unit:
+        return found()
+    parked = context.block((), timeout_ms, attempt, None, late=found)
     assert context.waiter is not None
     journal.serve_when_synced(context.waiter)
+    if replicas:
+        replication.ask(context.waiter)
     return parked

@@ -1,7 +1,7 @@
 """Commands on the server as a whole: time, size, flushing, shutdown, replication."""
 
 from streamd.base.errors import CommandError, SyntaxError_
-from streamd.catalog import Context, answer, command
+from streamd.catalog import Context, command
 from streamd.resp.types import NO_REPLY, Reply
 
 _ADMIN = "admin noscript loading stale"
@@ -82,12 +82,6 @@ def lastsave(context: Context, args: list[bytes]) -> Reply:
     """Return the Unix time of the last rewrite of the journal in seconds, or that of the start."""
     journal = context.state.journal
     return context.state.started_ms // 1000 if journal is None else journal.saved_s
-
-
-answer(
-    "ROLE", [b"master", 0, []], "Return the server's role in replication: a master without replicas.", arity=1,
-    flags="noscript loading stale fast", since="2.8.12", group="server", acl="admin dangerous",
-)  # fmt: skip
 
 
 @command("MONITOR", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server")

@@ -76,7 +76,7 @@ def test_a_file_is_read_as_redis_reads_it(tmp_path):
         ("tls-protocols TLSv1.1", "FILE, line 1: tls-protocols TLSv1.1: give TLSv1.2, TLSv1.3, or both in quotes"),
         ("appendfilename a/b", "FILE, line 1: appendfilename a/b: give a name without slashes, blanks or quotes"),
         ('dir "/tmp', "FILE, line 1: unbalanced quotes; close the quote or escape it"),
-        ("replicaof 10.0.0.1 6379", "FILE, line 1: replicaof cannot be passed over: there is no replication"),
+        ("replicaof", "FILE, line 1: replicaof has no value; give text, in quotes if it holds blanks"),
         ("cluster-enabled yes", "FILE, line 1: cluster-enabled cannot be passed over: there is no cluster"),
         ('rename-command FLUSHALL ""', "FILE, line 1: rename-command cannot be passed over: commands cannot be"),
         ("include nowhere.conf", "FILE, line 1: there is no file "),
@@ -275,7 +275,8 @@ def test_config_rewrite_without_a_file_or_with_one_that_is_gone_is_redis_error(t
 
 
 def test_config_check_says_every_fault_and_what_is_passed_over(tmp_path):
-    done = run_cli("config", "check", file(tmp_path, "prot 1\nport x\nhz 20\ndaemonize yes\nrequirepass secret\n"))
+    text = "prot 1\nport x\nhz 20\ndaemonize yes\nrequirepass secret\nmasterauth secret\n"
+    done = run_cli("config", "check", file(tmp_path, text))
     assert done.returncode == 2
     assert "secret" not in done.stdout
     for words in ("hz 20", "daemonize: it runs", "did you mean 'port'?", "line 2: port x", "2 faults"):
@@ -291,9 +292,15 @@ def test_config_check_says_every_fault_and_what_is_passed_over(tmp_path):
         ("user ann on\nuser ann off", "users: Duplicate user found: the user named 'ann'"),
         ("aclfile gone.acl", "users: Error loading ACLs, opening file 'gone.acl'"),
         ("tls-port 6380", "tls-cert-file is missing: a tls-port needs tls-cert-file and tls-key-file"),
+        ("replicaof 10.0.0.1", "replicaof '10.0.0.1': give host and port of the primary, as in 10.0.0.5 6379"),
+        ("replicaof 10.0.0.1 65536", "replicaof '10.0.0.1 65536': give host and port of the primary"),
+        (
+            "slaveof a 1\nappendonly no",
+            "replicaof needs a journal, of which replicas are made",
+        ),
     ],
 )
-def test_config_check_and_a_start_refuse_the_same_users_and_certificates(tmp_path, text, said):
+def test_config_check_and_a_start_refuse_the_same_users_certificates_and_primaries(tmp_path, text, said):
     path = file(tmp_path, f"port 0\n{text}\n")
     assert said in run_cli("serve", path, "--dir", str(tmp_path)).stderr
     checked = run_cli("config", "check", path)

@@ -1,0 +1,275 @@
+"""The primary's side: the frames of each turn, the replicas that get them, and what these have acknowledged."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from xxhash import xxh3_64
+
+from streamd.base.errors import CommandError
+from streamd.base.limits import OUTPUT_BYTES_MAX
+from streamd.base.log import log
+from streamd.connected.blocking import Waiter
+from streamd.connected.client import Client
+from streamd.connected.durability_ports import Backups
+from streamd.connected.replication_ports import Greeting
+from streamd.connected.state import State
+from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
+from streamd.journal.journal import Journal
+from streamd.replication.frame import Frame, make_ask, make_frame
+from streamd.replication.frame_ring import FrameRing
+from streamd.replication.standing import Standing
+
+# A replica's words in the handshake, by which it says that it takes frames.
+STREAMD: Final = b"streamd"
+_SHOW_EVERY_MS: Final = 1_000
+
+
+class Follower:
+    """One replica. sent: the offset up to which it was sent all, while it is not online. acked, synced: what it has
+    acknowledged, -1 before it has. acked_ms: when, on the monotonic clock.
+    """
+
+    def __init__(self, client: Client, greeting: Greeting, now_ms: int) -> None:
+        self.client = client
+        self.greeting = greeting
+        self.is_online = False
+        self.sent = 0
+        self.acked = self.synced = -1
+        self.acked_ms = now_ms
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where others reach it."""
+        host = self.client.address.rpartition(":")[0].strip("[]")
+        return self.greeting.address or host, self.greeting.port
+
+
+class Feeding:
+    """Makes frames while there is a replica, or was one not long ago.
+
+    followers: by their clients. waiting: replicas that wait for a rewrite. ring: None while there are no frames.
+    """
+
+    def __init__(
+        self, state: State, standing: Standing, serve: Callable[[list[Waiter[Client]]], None], journal: Journal
+    ) -> None:
+        self._state, self._standing, self._serve, self._journal = state, standing, serve, journal
+        self.followers: dict[Client, Follower] = {}
+        self.ring: FrameRing | None = None
+        self._greetings: dict[Client, Greeting] = {}
+        self._waiters: list[Waiter[Client]] = []
+        self._is_asked = False
+        self._shown_ms = 0
+        self.waiting: dict[Client, None] = {}
+
+    def begin(self) -> None:
+        """Make frames from here on."""
+        writer = self._journal.writer
+        assert writer is not None
+        history = self._standing.history
+        if self.ring is None:
+            size = self._state.config.integer("repl-backlog-size")
+            self.ring = FrameRing(history.offset, history.last, size)
+        if not self._standing.is_replica and writer.shipped is None:
+            writer.shipped = []
+
+    def end(self) -> None:
+        """Make no more frames: let go of all replicas."""
+        self.let_go()
+        self.ring = None
+        if self._journal.writer is not None:
+            self._journal.writer.shipped = None
+
+    def let_go(self) -> None:
+        """Close the connections of all replicas, which come again."""
+        for follower in list(self.followers.values()):
+            follower.client.kill()
+        self.followers.clear()
+
+    # -- each turn ------------------------------------------------------------------------------------------------
+
+    def end_turn(self, writers: list[Client]) -> None:
+        """Ship what the turn has written."""
+        writer = self._journal.writer
+        assert writer is not None
+        bodies = writer.shipped
+        if bodies and self.ring is not None and not writer.has_units:
+            history = self._standing.history
+            body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+            bodies.clear()
+            self.ship(make_frame(history.replid, history.offset, history.offset + len(body), body))
+        for client in writers:
+            client.written = self._standing.history.offset
+        if self._is_asked:
+            self._is_asked = False
+            ask = make_ask(self._standing.history.offset)
+            for follower in self.followers.values():
+                if follower.is_online:
+                    self._send(follower, ask)
+
+    def tick(self) -> None:
+        """Show replicas each second that this server is there, and let go of those that hold it up."""
+        now_ms, config, ring = self._state.time.monotonic_ms, self._state.config, self.ring
+        if ring is not None:
+            ring.bytes_max = config.integer("repl-backlog-size")
+        if not self.followers and not self.waiting:
+            return
+        silent_ms = config.integer("repl-timeout") * 1_000
+        is_full = ring is not None and ring.size_bytes > max(ring.bytes_max, OUTPUT_BYTES_MAX)
+        for follower in list(self.followers.values()):
+            client = follower.client
+            if client.close_soon:
+                continue
+            if follower.is_online and now_ms - follower.acked_ms > silent_ms:
+                log.warning("replica-silent", "the replica at %s has acknowledged nothing for long", client.address)
+                client.close_soon = True
+                client.kill()
+            elif is_full and not follower.is_online:
+                log.warning("replica-slow", "the copy for %s takes too long: too much was written", client.address)
+                client.close_soon = True
+                client.kill()
+        if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
+            self._shown_ms = now_ms
+            for follower in self.followers.values():
+                if follower.is_online:
+                    self._send(follower, b"\n")
+            for client in self.waiting:
+                if client.waiter is not None:
+                    client.out.append(b"\n")
+                    self._state.wants_flush(client)
+
+    def ship(self, frame: Frame) -> None:
+        """Move the history by a frame, and send it to the replicas: one of this server's own, or of its primary."""
+        ring = self.ring
+        assert ring is not None
+        self._standing.history = self._standing.history.moved(frame.after, frame.hash)
+        late = [one.sent for one in self.followers.values() if not one.is_online]
+        ring.append(frame, min(late) if late else None)
+        for follower in self.followers.values():
+            if follower.is_online:
+                self._send(follower, frame.data)
+
+    def _send(self, follower: Follower, data: bytes) -> None:
+        follower.client.out.append(data)
+        self._state.wants_flush(follower.client)
+
+    # -- replicas that come and go --------------------------------------------------------------------------------
+
+    def greet(self, client: Client) -> Greeting:
+        """Return what a client has said of itself."""
+        return self._greetings.setdefault(client, Greeting())
+
+    def leave(self, client: Client) -> None:
+        """Forget a client that has gone."""
+        self._greetings.pop(client, None)
+        self.waiting.pop(client, None)
+        if self.followers.pop(client, None) is not None:
+            log.warning("replica-lost", "the replica at %s has gone", client.address)
+
+    def continues(self, client: Client, replid: str, offset: int) -> bool:
+        """Let a replica go on from an offset; return False if what it lacks is not known, or it has another history."""
+        history, greeting = self._standing.history, self.greet(client)
+        if self.ring is None or not history.shares(replid, offset + 1) or not self.ring.has(offset, greeting.last):
+            return False
+        follower = self._join(client, offset)
+        client.out.append(b"+CONTINUE %b streamd\r\n" % history.replid.encode())
+        while (frame := self.ring.next(follower.sent)) is not None:
+            client.out.append(frame.data)
+            client.out_bytes += len(frame.data)
+            follower.sent = frame.after
+        follower.is_online = True
+        self._state.wants_flush(client)
+        log.info("replica-continues", "the replica at %s goes on from offset %d", client.address, offset)
+        return True
+
+    def copy_whole(self, client: Client, backups: Backups) -> bool:
+        """Begin to send the whole state, once the journal was rewritten for that. Raises: CommandError."""
+        self.begin()
+        try:
+            begun = backups.begin(client)
+        except TooManyBackups:
+            raise CommandError("NOMASTERLINK Can't SYNC: too many copies are under way")
+        if begun is None:
+            self.waiting[client] = None
+            return False
+        self.waiting.pop(client, None)
+        follower = self._join(client, self._standing.history.offset)
+        sizes = [size for _, size in begun]
+        client.begin_pieces(self._pieces(follower, sizes, backups))
+        log.info("replica-copy", "sending %d bytes to the replica at %s", sum(sizes), client.address)
+        return True
+
+    def _join(self, client: Client, offset: int) -> Follower:
+        follower = Follower(client, self.greet(client), self._state.time.monotonic_ms)
+        follower.sent = offset
+        client.kind = "replica"
+        self.followers[client] = follower
+        return follower
+
+    def _pieces(self, follower: Follower, sizes: list[int], backups: Backups) -> Iterator[bytes]:
+        """Yield the files up to their sizes, and the frames that have come since."""
+        history = self._standing.history
+        yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), follower.sent)
+        keys = sum(len(db.values) for db in self._state.keyspace)
+        yield b"#streamd files %d %d\n" % (len(sizes), keys)
+        digest = xxh3_64()
+        for number, size in enumerate(sizes):
+            yield b"#streamd file %d\n" % size
+            at = 0
+            while at < size:
+                piece = backups.read(follower.client, number, at, min(READ_BYTES_MAX, size - at))
+                if not piece:
+                    raise CommandError("ERR a file of the journal is shorter than it was")
+                digest.update(piece)
+                at += len(piece)
+                yield piece
+        yield b"#streamd whole %016x\n" % digest.intdigest()
+        backups.end(follower.client)
+        ring = self.ring
+        assert ring is not None
+        while (frame := ring.next(follower.sent)) is not None:
+            yield frame.data
+            follower.sent = frame.after
+        follower.is_online = True
+        follower.acked_ms = self._state.time.monotonic_ms
+
+    # -- acknowledgements -----------------------------------------------------------------------------------------
+
+    def acknowledge(self, client: Client, offset: int, synced: int | None) -> None:
+        """Note how far a replica is, and serve clients that wait for that."""
+        follower = self.followers.get(client)
+        if follower is None:
+            return
+        follower.acked_ms = self._state.time.monotonic_ms
+        follower.acked = offset
+        if synced is not None:
+            follower.synced = synced
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            self._serve(waiters)
+            self._waiters += [one for one in waiters if one.client.waiter is one]
+
+    def count(self, client: Client, *, synced: bool) -> int:
+        """Return how many replicas have a client's last write."""
+        journal = self._state.journal
+        if journal is not None and client in journal.writers:
+            return 0  # this turn's write has no offset yet
+        return sum(
+            (one.synced if synced else one.acked) >= client.written for one in self.followers.values() if one.is_online
+        )
+
+    def ask_all(self) -> None:
+        """Ask for acknowledgements at the end of the turn."""
+        self._is_asked = True
+        for follower in self.followers.values():
+            self._state.wants_flush(follower.client)
+
+    def good(self) -> int:
+        """Return how many replicas have acknowledged something within `min-replicas-max-lag`."""
+        now_ms, lag_ms = self._state.time.monotonic_ms, 1_000 * self._state.config.integer("min-replicas-max-lag")
+        return sum(one.is_online and now_ms - one.acked_ms <= lag_ms for one in self.followers.values())
+
+    def ask(self, waiter: Waiter[Client]) -> None:
+        """Ask for acknowledgements at the end of the turn, and try a waiter again when they come."""
+        self._waiters.append(waiter)
+        self._is_asked = True

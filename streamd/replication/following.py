@@ -1,0 +1,393 @@
+"""The replica's side of a link to its primary, without I/O: bytes in, bytes out, and the time.
+
+connect -> connecting -> handshake -> (waiting ->) connected, or sync -> load -> connected. Whatever goes wrong ends the
+connection, and the link begins again after a pause.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from streamd.base.log import log
+from streamd.durability.incoming import Incoming
+from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
+from streamd.replication.standing import Standing
+
+LINE_BYTES_MAX: Final = 1_024
+FILES_MAX: Final = 64
+_PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
+_SAID_EVERY_MS: Final = 60_000
+
+
+class LinkFault(Exception):
+    """Why a link ends. is_soon: the primary will be ready in a moment, so the next try comes after a second."""
+
+    def __init__(self, reason: str, is_soon: bool = False) -> None:
+        super().__init__(reason)
+        self.is_soon = is_soon
+
+
+class Host(Protocol):
+    """What the link needs of the server around it."""
+
+    def connect(self, host: str, port: int) -> None:
+        """Begin to connect; `connected` or `lost` of the link follows."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes of the handshake at once."""
+
+    def close(self) -> None:
+        """Close the connection; nothing of it comes any more."""
+
+    def credentials(self) -> tuple[str, str]:
+        """Return the user, which may be empty, and the password for the primary, both empty for none."""
+
+    def announced(self) -> tuple[str, int]:
+        """Return the address that the primary is to show, which may be empty, and the port."""
+
+    def apply(self, frame: Frame) -> None:
+        """Apply a frame, and write it to the journal. Raises: CannotFollow."""
+
+    def acknowledge(self) -> None:
+        """Acknowledge what was applied, as soon as it is in the journal."""
+
+    def asked(self) -> None:
+        """Acknowledge, and again when the journal is on the disk."""
+
+    def renamed(self) -> None:
+        """The history has another ID from here on."""
+
+    def promoted(self) -> None:
+        """The server that was to become the primary is it."""
+
+    def not_promoted(self, why: str) -> None:
+        """It is not; this link follows nobody."""
+
+    def keys(self) -> int:
+        """Return how many keys there are here."""
+
+    def receive(self, count: int) -> Incoming:
+        """Prepare to receive so many files. Raises: OSError."""
+
+    def load(self, incoming: Incoming, replid: str, offset: int) -> None:
+        """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows."""
+
+    def pause_reading(self, is_paused: bool) -> None:
+        """Take no bytes from the connection, or take them again."""
+
+
+class Link:
+    """The link of a replica.
+
+    state: as ROLE shows it, or `handshake`, or `load`. up_ms, down_ms: since when the link is up, or down, on the
+    monotonic clock. last_ms: when bytes came last. attempts: connections; copies: of these, such that take the whole
+    state. copied: its bytes so far. was_down_ms: how long the link was down before it came up.
+    """
+
+    def __init__(
+        self, standing: Standing, host: Host, now_ms: Callable[[], int], timeout_ms: Callable[[], int]
+    ) -> None:
+        self._standing, self._host = standing, host
+        self._now_ms, self._timeout_ms = now_ms, timeout_ms
+        self.state = "connect"
+        self.is_active = False
+        self.last_ms = self.up_ms = self.down_ms = self._acked_ms = 0
+        self.attempts = self.copies = 0
+        self.was_down_ms = 0
+        self.copied = 0
+        self._failures = 0
+        self._next_ms = 0
+        self._lines = b""
+        self._step = ""
+        self._replid = ""
+        self._earlier: tuple[str, ...] = ()
+        self._offset = 0
+        self._frames: FrameReader | None = None
+        self._incoming: Incoming | None = None
+        self._said: dict[str, int] = {}
+        self._must_copy = self._may_empty = self._promotes = False
+
+    # -- from outside ---------------------------------------------------------------------------------------------
+
+    def start(self, may_empty: bool = False, promotes: bool = False) -> None:
+        """Follow the primary of the standing from now on.
+
+        may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
+        this server, and is to become the primary first.
+        """
+        self.stop()
+        self._may_empty, self._promotes = may_empty, promotes
+        self.is_active = True
+        self._failures = self._next_ms = 0
+        self.down_ms = self._now_ms()
+
+    def stop(self) -> None:
+        """Follow nobody."""
+        self.is_active = False
+        self._end()
+
+    def copy_anew(self) -> None:
+        """Take the whole state of the primary when the link begins again."""
+        self._must_copy = True
+
+    def tick(self) -> None:
+        """Do what is due."""
+        if not self.is_active:
+            return
+        now_ms = self._now_ms()
+        if self.state == "connect":
+            primary = self._standing.primary
+            if now_ms >= self._next_ms and primary is not None:
+                self.state = "connecting"
+                self.last_ms = now_ms
+                self.attempts += 1
+                self._host.connect(*primary)
+            return
+        if self.state in ("sync", "load") and now_ms - self._acked_ms >= 1_000:
+            self._acked_ms = now_ms
+            self._host.send(_request(b"REPLCONF", b"ACK", b"-1"))  # has nothing yet, but is there
+        if self.state == "load":
+            return
+        if now_ms - self.last_ms > self._timeout_ms():
+            self.fail(LinkFault(f"nothing has come for {(now_ms - self.last_ms) // 1000} seconds"))
+        elif self.state == "connected" and now_ms - self._acked_ms >= 1_000:
+            self._acked_ms = now_ms
+            self._failures = 0  # it holds
+            self._host.acknowledge()
+
+    def connected(self) -> None:
+        """The connection is there."""
+        self.last_ms = self._now_ms()
+        self.state = "handshake"
+        self._lines = b""
+        self._step = "ping"
+        self._host.send(_request(b"PING"))
+
+    def lost(self, reason: str) -> None:
+        """The connection is gone, or was not made."""
+        if self.state != "connect" and self.is_active:
+            self.fail(LinkFault(reason))
+
+    def received(self, data: bytes) -> None:
+        """Take bytes of the primary."""
+        self.last_ms = self._now_ms()
+        try:
+            if self._frames is not None:
+                self._take_frames(data)
+            else:
+                self._take_lines(data)
+        except ForeignFrame as error:
+            if self._frames is not None and self._frames.offset == self._offset:
+                self._must_copy = True  # it would come again
+            self.fail(error)
+        except (LinkFault, FrameError, ValueError, OSError) as error:
+            self.fail(error)
+
+    def loaded(self) -> None:
+        """The received state has taken the place of the one before."""
+        self._must_copy = self._may_empty = False
+        self._incoming = None
+        self._go_on()
+        self._host.pause_reading(False)
+        rest, self._lines = self._lines, b""
+        if rest:
+            self.received(rest)
+
+    def fail(self, error: Exception) -> None:
+        """End the connection, and begin again after a pause."""
+        is_soon = isinstance(error, LinkFault) and error.is_soon
+        pause_s = 1 if is_soon else _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
+        self._failures += not is_soon
+        if self._promotes:
+            self._promotes = False
+            self._end()
+            self._host.not_promoted(str(error))
+            return
+        self._say(str(error), pause_s)
+        self._end()
+        self._next_ms = self._now_ms() + pause_s * 1_000
+
+    # -- lines ----------------------------------------------------------------------------------------------------
+
+    def _take_lines(self, data: bytes) -> None:
+        self._lines += data
+        while self._frames is None and self.state != "load":
+            incoming = self._incoming
+            if incoming is not None and incoming.expected:
+                piece, self._lines = self._lines[: incoming.expected], self._lines[incoming.expected :]
+                if not piece:
+                    return
+                incoming.write(piece)
+                self.copied = incoming.received
+                continue
+            line, newline, rest = self._lines.partition(b"\n")
+            if not newline:
+                if len(line) > LINE_BYTES_MAX:
+                    raise LinkFault("what answers speaks another protocol")
+                return
+            self._lines = rest
+            line = line.removesuffix(b"\r")
+            if line:
+                self._take_line(line)
+        if self._frames is not None and self._lines:
+            rest, self._lines = self._lines, b""
+            self._take_frames(rest)
+
+    def _take_line(self, line: bytes) -> None:
+        if self._incoming is not None:
+            self._take_file_line(line)
+        elif self._step == "files":
+            words = line.split()
+            if words[:2] != [b"#streamd", b"files"] or len(words) != 4 or not 1 <= int(words[2]) <= FILES_MAX:
+                raise LinkFault("what answers speaks another protocol")
+            if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
+                raise LinkFault(
+                    f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
+                    "send REPLICAOF again to have them removed"
+                )
+            self._incoming = self._host.receive(int(words[2]))
+            self.state = "sync"
+        else:
+            self._take_reply(line)
+
+    def _is_foreign(self) -> bool:
+        history = self._standing.history
+        return self._replid not in (history.replid, history.replid2)
+
+    def _take_file_line(self, line: bytes) -> None:
+        incoming, words = self._incoming, line.split()
+        assert incoming is not None
+        if words[:2] == [b"#streamd", b"file"] and len(words) == 3:
+            incoming.begin_file(int(words[2]))
+        elif words[:2] == [b"#streamd", b"whole"] and len(words) == 3 and incoming.is_whole:
+            if words[2] != b"%016x" % incoming.digest():
+                raise LinkFault("the state that was sent does not match its checksum")
+            self.state = "load"
+            self._host.pause_reading(True)
+            self._host.load(incoming, self._replid, self._offset)
+        else:
+            raise LinkFault(f"{line[:40]!r} stands between the files of a state")
+
+    def _take_reply(self, line: bytes) -> None:
+        step = self._step
+        if line[:1] not in b"+-":
+            raise LinkFault("what answers speaks another protocol")
+        text = line[1:].decode("utf-8", "replace")
+        refused = line[:1] == b"-"
+        if step == "ping":
+            if refused and not text.startswith(("NOAUTH", "NOPERM")):
+                raise LinkFault(f"the primary says: {text}", text.startswith(("LOADING", "MASTERDOWN")))
+            user, password = self._host.credentials()
+            if password:
+                self._ask("auth", b"AUTH", *([user.encode()] if user else []), password.encode())
+            else:
+                self._introduce()
+        elif step == "auth":
+            if refused:
+                raise LinkFault(f"the primary refuses masteruser and masterauth: {text}")
+            self._introduce()
+        elif step.isdigit():  # whether it knows a REPLCONF does not matter
+            if text.startswith(("NOAUTH", "NOPERM")):
+                raise LinkFault(f"the primary says: {text}; set masteruser and masterauth")
+            self._step = str(int(step) - 1)
+            if self._step == "0":
+                self._ask_for_stream()
+        else:
+            self._take_verdict(refused, text)
+
+    def _ask(self, step: str, *words: bytes) -> None:
+        self._step = step
+        self._host.send(_request(*words))
+
+    def _introduce(self) -> None:
+        address, port = self._host.announced()
+        said = [(b"listening-port", b"%d" % port)]
+        if address:
+            said.append((b"ip-address", address.encode()))
+        said.append((b"capa", b"streamd"))
+        said.append((b"streamd-last", b"%016x" % self._standing.history.last))
+        self._step = str(len(said))
+        for name, value in said:
+            self._host.send(_request(b"REPLCONF", name, value))
+
+    def _ask_for_stream(self) -> None:
+        history = self._standing.history
+        if self._must_copy or history.offset < 0:
+            self._ask("psync", b"PSYNC", b"?", b"-1")
+        else:
+            promotes = [b"FAILOVER"] if self._promotes else []
+            self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1), *promotes)
+
+    def _take_verdict(self, refused: bool, text: str) -> None:
+        words = text.split()
+        if refused:
+            raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
+        if words[-1:] != ["streamd"]:
+            raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
+        if words[0] == "CONTINUE" and len(words) == 3:
+            history = self._standing.history
+            self._replid, self._offset = words[1], history.offset
+            self._earlier = (history.replid, history.replid2)
+            if words[1] != history.replid:
+                self._standing.history = history.branched(words[1])
+                self._host.renamed()
+            self._go_on()
+        elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
+            self._replid, self._offset = words[1], int(words[2])
+            self._earlier = ()
+            self._step = "files"
+            self.copies += 1
+        else:
+            raise LinkFault(f"the primary says: {text}")
+
+    # -- frames ---------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        self.state = "connected"
+        self.was_down_ms += max(0, self._now_ms() - self.down_ms)
+        if self._promotes:
+            self._promotes = False
+            self._host.promoted()
+        self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
+        self._frames = FrameReader(self._replid, self._offset, *self._earlier)
+        self._host.acknowledge()
+        log.info("replica-linked", "following the primary from offset %d on", self._offset)
+
+    def _take_frames(self, data: bytes) -> None:
+        assert self._frames is not None
+        is_asked = False
+        for one in self._frames.feed(data):
+            if isinstance(one, Ask):
+                is_asked = True
+            else:
+                self._host.apply(one)
+        if is_asked:
+            self._acked_ms = self._now_ms()
+            self._host.asked()
+
+    # -- the end of a connection ----------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        if self.state != "connect":
+            self._host.close()
+            if self.state == "connected":
+                self.down_ms = self._now_ms()
+        self.state = "connect"
+        self._frames = None
+        self._lines = b""
+        if self._incoming is not None:
+            self._incoming.abandon()
+            self._incoming = None
+
+    def _say(self, reason: str, pause_s: int) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._said.get(reason, -_SAID_EVERY_MS) < _SAID_EVERY_MS:
+            return
+        if len(self._said) > 100:
+            self._said.clear()
+        self._said[reason] = now_ms
+        host, port = self._standing.primary or ("", 0)
+        log.warning("replica-link", "the primary at %s:%d: %s; again in %d s", host, port, reason, pause_s)
+
+
+def _request(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)

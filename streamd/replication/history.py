@@ -1,0 +1,53 @@
+"""The history of a data set: an ID and an offset, by which two servers know whether one continues the other."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+# What INFO shows where there is no ID, and no offset.
+NO_ID: Final = "0" * 40
+NO_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A point of a history.
+
+    replid: 40 hexadecimal digits. offset: the bytes of the stream of effects up to here. last: the hash of the last
+    frame, 0 if no frame has come since the state was taken whole. replid2: the history that this one has branched off
+    from; second: the first offset that it no longer shares with it, NO_OFFSET without such a history.
+    """
+
+    replid: str
+    offset: int = 0
+    last: int = 0
+    replid2: str = NO_ID
+    second: int = NO_OFFSET
+
+    def moved(self, offset: int, last: int) -> "History":
+        """Return the history a frame later."""
+        return replace(self, offset=offset, last=last)
+
+    def branched(self, replid: str) -> "History":
+        """Return the history of a replica that becomes a primary: it shares all up to here with the one before."""
+        return History(replid, self.offset, self.last, self.replid, self.offset + 1)
+
+    def shares(self, replid: str, wanted: int) -> bool:
+        """Return whether a replica that has a history up to before `wanted`, its next byte, has a part of this one."""
+        if replid.lower() == self.replid:
+            return wanted <= self.offset + 1
+        return replid != NO_ID and replid.lower() == self.replid2 and wanted <= self.second
+
+    def words(self) -> list[bytes]:
+        """Return the history for a note of the journal."""
+        return [
+            self.replid.encode(), b"%d" % self.offset, b"%016x" % self.last, self.replid2.encode(), b"%d" % self.second
+        ]  # fmt: skip
+
+
+def history_of(words: list[bytes]) -> History:
+    """Return the history that `words` has put into a note. Raises: ValueError."""
+    replid, offset, last, replid2, second = words
+    for one in (replid, replid2):
+        if len(one) != 40 or one.lower().strip(b"0123456789abcdef"):
+            raise ValueError("a replication ID has 40 hexadecimal digits")
+    return History(replid.decode(), int(offset), int(last, 16), replid2.decode(), int(second))

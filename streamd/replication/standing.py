@@ -1,0 +1,84 @@
+"""Where a server stands: its history, its role, and the notes of both in its journal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from streamd.journal.notes import HISTORY
+from streamd.replication.history import History, history_of
+
+# Of a note: whether the server was running when it was written, had ended in order, or did not know its offset.
+RUNNING, ENDED, UNKNOWN = b"running", b"ended", b"unknown"
+_PRIMARY: Final = b"primary"
+_REPLICA: Final = b"replica"
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A note of the journal. primary: host and port of the server that it was a replica of; None of a primary."""
+
+    history: History
+    primary: tuple[str, int] | None
+    how: bytes
+
+    def words(self) -> list[bytes]:
+        """Return the words of the note."""
+        host, port = self.primary or ("", 0)
+        role = _PRIMARY if self.primary is None else _REPLICA
+        return [HISTORY, self.how, role, host.encode(), b"%d" % port, *self.history.words()]
+
+
+def noted(words: list[bytes]) -> Noted:
+    """Return what a note of the journal says. Raises: ValueError."""
+    _, how, role, host, port, *rest = words
+    if how not in (RUNNING, ENDED, UNKNOWN) or role not in (_PRIMARY, _REPLICA):
+        raise ValueError("its words make no sense")
+    return Noted(history_of(rest), None if role == _PRIMARY else (host.decode(), int(port)), how)
+
+
+class Standing:
+    """The history and the role of a server.
+
+    primary: host and port of the server that this one is a replica of, None if it is a primary. was_noted: the journal
+    had said so at the start.
+    """
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self.history = History(new_id())
+        self.primary: tuple[str, int] | None = None
+        self.was_noted = False
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether this server is a replica."""
+        return self.primary is not None
+
+    def take(self, note: Noted | None) -> None:
+        """Take what the last note of the loaded journal says.
+
+        A primary that did not end in order may have lost effects that its replicas have, or have effects behind the
+        note: its history is a new one.
+        """
+        if note is None:
+            return
+        self.was_noted = True
+        self.primary = note.primary
+        if note.how == ENDED or (note.how == RUNNING and note.primary is not None):
+            self.history = note.history
+
+    def note(self, how: bytes = RUNNING) -> list[bytes]:
+        """Return the words of a note of the present standing."""
+        return Noted(self.history, self.primary, how).words()
+
+    def note_at(self, history: History) -> list[bytes]:
+        """Return the words of a note of this standing at another point."""
+        return Noted(history, self.primary, RUNNING).words()
+
+    def branch(self) -> None:
+        """Begin a history of this server's own, which shares the past of the present one."""
+        self.history = self.history.branched(self._new_id())
+
+    def begin_anew(self) -> None:
+        """Begin a history that shares nothing with any other."""
+        self.history = History(self._new_id())

@@ -1,0 +1,70 @@
+"""The state of a primary, loaded beside a replica's own, which it then replaces whole."""
+
+from collections.abc import Callable, Iterator
+
+from streamd.configuration.server_options import Config
+from streamd.connected.state import State
+from streamd.durability.incoming import Incoming
+from streamd.durability.replay import Replay
+from streamd.journal.journal import Journal
+from streamd.journal.loader import Loader
+from streamd.journal.recovery import Loading, read_parts
+from streamd.lua.libraries import never
+
+
+class TornState(Exception):
+    """A received journal whose end is not whole; the message says where."""
+
+
+class TakingOver:
+    """Loads a received journal beside the present state, in slices, and puts it in its place."""
+
+    def __init__(self, state: State, journal: Journal, incoming: Incoming) -> None:
+        self._state, self._journal, self._incoming = state, journal, incoming
+        config = Config()
+        config.values.update(state.config.values)
+        self._other = State(state.clock, config, state.users)
+        self._replay = Replay(self._other)
+        self._loader = Loader(self._other.keyspace, self._replay)
+        self._loading = Loading()
+        self._steps = self._load()
+
+    def _load(self) -> Iterator[None]:
+        journal = self._journal
+        parts = read_parts(
+            journal.files, journal.directory, self._incoming.manifest, self._loading, self._loader.begin_file
+        )
+        for piece in parts:
+            yield from self._loader.take(piece)
+
+    def step(self, stop: Callable[[], bool]) -> bool:
+        """Load for a slice; return whether all is loaded. Raises: DamagedError, LoadError, OSError, TornState."""
+        while True:
+            self._replay.borrow()
+            try:
+                ended = next(self._steps, True) is True
+            finally:
+                self._replay.finish()
+            if ended:
+                if self._loading.cut is not None:
+                    raise TornState(f"the state that was sent is not whole: {self._loading.cut.detail}")
+                return True
+            if stop():
+                return False
+
+    def finish(self, note: list[bytes]) -> Callable[[], None]:
+        """Make the loaded state that of the server, and the received files its journal, which the note ends.
+
+        Returns the job that removes the files of before. Raises: OSError; then the state is the one before.
+        """
+        state, other = self._state, self._other
+        job = self._journal.adopt(self._incoming.manifest, self._loading, self._loader.names_databases, note)
+        self._incoming.close()
+        state.keyspace.take(other.keyspace)
+        state.sweeper = other.sweeper
+        state.libraries.flush()
+        for code in other.libraries.codes():
+            state.libraries.load(code, True, never)
+        state.tracking.flushed()
+        state.stream_defaults = self._replay.defaults
+        return job

@@ -1,0 +1,187 @@
+"""A replica serves readers and blocked clients, hides what has expired, removes nothing itself, and takes no writes."""
+
+import pytest
+
+from tests.replication.cluster import Node, World, state_of
+
+READONLY = b"-READONLY You can't write against a read only replica.\r\n"
+
+
+@pytest.fixture
+def pair():
+    world = World(5)
+    primary, replica = Node(world, 1), Node(world, 2)
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    return world, primary, replica
+
+
+@pytest.mark.parametrize(
+    ("waits", "write", "reply"),
+    [
+        ("XREAD BLOCK 0 STREAMS s $", "XADD s 1-1 f v", b"*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n"),
+        ("XREAD BLOCK 0 STREAMS s $", "MULTI;SET k v;XADD s 1-1 f v;EXEC", b"*1\r\n*2\r\n$1\r\ns\r\n"),
+        ("XREAD BLOCK 0 STREAMS s $", "XADD t 1-1 f v;RENAME t s", b"*1\r\n*2\r\n$1\r\ns\r\n"),
+        ("XREAD BLOCK 0 STREAMS s 0", "SELECT 1;XADD s 1-1 f v;SWAPDB 0 1", b"*1\r\n*2\r\n$1\r\ns\r\n"),
+    ],
+)
+def test_a_blocked_reader_is_served(pair, waits, write, reply):
+    world, primary, replica = pair
+    waiting = replica.begin(waits)
+    world.settle()
+    assert waiting == []
+    primary.ask(write)
+    world.link_up(replica, primary)
+    world.settle()
+    assert b"".join(waiting).startswith(reply)
+
+
+def test_a_blocked_reader_is_served_by_a_whole_copy():
+    world = World(5)
+    primary, replica = Node(world, 1), Node(world, 2)
+    primary.ask("XADD s 1-1 f v")
+    waiting = replica.begin("XREAD BLOCK 0 STREAMS s 0")
+    again = replica.begin("XREAD BLOCK 0 STREAMS s 0")
+    world.settle()
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    assert b"".join(waiting) == b"".join(again)
+    assert b"".join(waiting).startswith(b"-UNBLOCKED")
+    waiting = replica.begin("XREAD BLOCK 0 STREAMS s 0")
+    world.link_up(replica, primary)
+    world.settle()
+    assert b"".join(waiting).startswith(b"*1\r\n*2\r\n$1\r\ns\r\n")
+
+
+def test_expired_keys_are_hidden_and_stay_until_the_primary_removes_them(pair):
+    world, primary, replica = pair
+    primary.ask("SET k v PX 50;SET other v;XADD s IDMP p 1 * f v;PEXPIRE s 50")
+    world.link_up(replica, primary)
+    primary.is_stopped = True
+    world.clock.advance(1_000)
+    world.settle()
+
+    nothing = {"GET k": b"$-1\r\n", "EXISTS k s": b":0\r\n", "TTL k": b":-2\r\n", "TYPE s": b"+none\r\n",
+               "XLEN s": b":0\r\n", "KEYS *": b"*1\r\n$5\r\nother\r\n", "DBSIZE": b":3\r\n",
+               "OBJECT ENCODING k": b"$-1\r\n",
+               "SCAN 0": b"*2\r\n$1\r\n0\r\n*1\r\n$5\r\nother\r\n", "RANDOMKEY": b"$5\r\nother\r\n",
+               "GET k;GET k;GET k;GET k;GET k;GET k;GET k;GET k;GET k": b"$-1\r\n" * 9}  # fmt: skip
+    assert {text: replica.ask(text) for text in nothing} == nothing
+    assert [*replica.engine.state.keyspace[0].values] == [b"k", b"other", b"s"]
+
+    primary.is_stopped = False
+    world.go_on(lambda: replica.ask("DBSIZE") == b":1\r\n")
+    assert state_of(replica) == state_of(primary)
+
+
+def test_randomkey_ends_where_all_keys_have_expired(pair):
+    world, primary, replica = pair
+    primary.ask("SET k v PX 50")
+    world.link_up(replica, primary)
+    primary.is_stopped = True
+    world.clock.advance(1_000)
+    assert replica.ask("RANDOMKEY") == b"$1\r\nk\r\n"
+
+
+def test_expired_fields_are_hidden_and_stay_until_the_primary_removes_them(pair):
+    world, primary, replica = pair
+    primary.ask("HSET h a 1 b 2 c 3;HPEXPIRE h 50 FIELDS 1 a;HPEXPIRE h 9000 FIELDS 1 b")
+    primary.ask("HSET all a 1;HPEXPIRE all 50 FIELDS 1 a")
+    world.link_up(replica, primary)
+    primary.is_stopped = True
+    world.clock.advance(1_000)
+    world.settle()
+
+    shown = {"HGET h a": b"$-1\r\n", "HLEN h": b":2\r\n", "HEXISTS h a": b":0\r\n", "HSTRLEN h a": b":0\r\n",
+             "HGETALL h": b"*4\r\n$1\r\nb\r\n$1\r\n2\r\n$1\r\nc\r\n$1\r\n3\r\n",
+             "HKEYS h": b"*2\r\n$1\r\nb\r\n$1\r\nc\r\n",
+             "HMGET h a b": b"*2\r\n$-1\r\n$1\r\n2\r\n", "HPTTL h FIELDS 1 a": b"*1\r\n:-2\r\n",
+             "EXISTS all": b":0\r\n",
+             "HGETALL all": b"*0\r\n"}  # fmt: skip
+    assert {text: replica.ask(text) for text in shown} == shown
+    assert dict(replica.engine.state.keyspace[0].values[b"h"]) == {b"a": b"1", b"b": b"2", b"c": b"3"}
+
+    primary.is_stopped = False
+    world.go_on(lambda: replica.ask("DBSIZE") == b":1\r\n")
+    world.link_up(replica, primary)
+    assert state_of(replica) == state_of(primary)
+
+
+def test_windows_are_not_swept_and_end_when_the_replica_is_promoted(pair):
+    world, primary, replica = pair
+    primary.ask("XADD s IDMP p 1 * f v;SET k v PX 1000")
+    world.link_up(replica, primary)
+    primary.is_stopped = True
+    world.clock.advance(200_000)
+    world.settle()
+    assert len(replica.engine.state.sweeper) == 1
+    replica.ask("REPLICAOF NO ONE")
+    world.settle()
+    assert len(replica.engine.state.sweeper) == 0
+    assert replica.ask("DBSIZE") == b":1\r\n"
+
+
+@pytest.mark.parametrize(
+    "write",
+    ["SET k v", "DEL k", "XADD s * f v", "XREADGROUP GROUP g c STREAMS s >", "XACK s g 1-1", "FLUSHALL",
+     "XCFGSET s IDMP-MAXSIZE 3",
+     "XAUTOCLAIM s g c 0 0", "GETEX k PERSIST", "FUNCTION FLUSH", "SWAPDB 0 1", "SORT l STORE m", "PEXPIRE k 1"],
+)  # fmt: skip
+def test_writes_are_refused(pair, write):
+    world, primary, replica = pair
+    primary.ask("SET k v;XADD s 1-1 f v;XGROUP CREATE s g 0")
+    world.link_up(replica, primary)
+    before = state_of(replica)
+    assert replica.ask(write) == READONLY
+    assert replica.ask(f"MULTI;{write};EXEC") == b"+OK\r\n" + READONLY + (
+        b"-EXECABORT Transaction discarded because of previous errors.\r\n"
+    )
+    assert state_of(replica) == before
+
+
+def test_a_script_may_read_and_not_write(pair):
+    world, primary, replica = pair
+    primary.ask("SET k v")
+    world.link_up(replica, primary)
+    client = replica.connect()
+    for script, answer in (
+        (b"return redis.call('GET','k')", b"$1\r\nv\r\n"),
+        (b"return redis.call('SET','k','w')", b"-READONLY You can't write against a read only replica."),
+        (b"return redis.pcall('XADD','s','*','f','v')", b"-READONLY You can't write against a read only replica."),
+    ):
+        before = len(replica.replies[client])
+        replica.run([b"EVAL", script, b"0"], client=client)
+        replica.end_turn()
+        world.settle()
+        assert b"".join(replica.replies[client][before:]).startswith(answer)
+    assert state_of(replica) == state_of(primary)
+
+
+def test_a_transaction_begun_before_the_demotion_writes_nothing():
+    world = World(5)
+    node = Node(world, 1)
+    client = node.connect()
+    node.ask("MULTI;SET k v", client)
+    node.ask("REPLICAOF 127.0.0.1 9")
+    assert node.ask("EXEC", client).startswith((b"-READONLY", b"-EXECABORT", b"-UNBLOCKED"))
+    assert node.ask("EXISTS k") == b":0\r\n"
+
+
+def test_transactions_that_watch_a_key_see_the_primarys_writes(pair):
+    world, primary, replica = pair
+    client = replica.connect()
+    replica.ask("WATCH k;MULTI;GET k", client)
+    primary.ask("SET k v")
+    world.link_up(replica, primary)
+    assert replica.ask("EXEC", client) == b"*-1\r\n"
+
+
+def test_streams_that_a_promoted_server_makes_have_its_own_settings(pair):
+    world, primary, replica = pair
+    primary.ask("CONFIG SET stream-idmp-maxsize 7;XADD s IDMP p 1 * f v")
+    world.link_up(replica, primary)
+    assert state_of(replica) == state_of(primary)
+    replica.ask("REPLICAOF NO ONE")
+    replica.ask("XADD t IDMP p 1 * f v")
+    here = state_of(replica)
+    replica.die()
+    assert state_of(replica.start_again()) == here
