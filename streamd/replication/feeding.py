@@ -19,8 +19,6 @@ from streamd.replication.frame import Frame, make_ask, make_frame
 from streamd.replication.frame_ring import FrameRing
 from streamd.replication.standing import Standing
 
-# A replica's words in the handshake, by which it says that it takes frames.
-STREAMD: Final = b"streamd"
 _SHOW_EVERY_MS: Final = 1_000
 
 

@@ -45,7 +45,7 @@ class Host(Protocol):
         """Return the address that the primary is to show, which may be empty, and the port."""
 
     def apply(self, frame: Frame) -> None:
-        """Apply a frame, and write it to the journal. Raises: CannotFollow."""
+        """Apply a frame, and write it to the journal. Raises: LinkFault."""
 
     def acknowledge(self) -> None:
         """Acknowledge what was applied, as soon as it is in the journal."""

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-# What INFO shows where there is no ID, and no offset.
-NO_ID: Final = "0" * 40
+from streamd.connected.replication_ports import NO_ID
+
+# What INFO shows where there is no offset.
 NO_OFFSET: Final = -1
 
 
