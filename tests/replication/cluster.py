@@ -335,13 +335,25 @@ class World:
         """Let things happen, and time pass where nothing does, until something holds."""
         ends_ms = self.clock.monotonic_ms() + ms_max
         while not until():
-            if self.step():
-                continue
             assert self.clock.monotonic_ms() < ends_ms, "it does not come true"
-            self.clock.advance(100)
-            for node in self.nodes.values():
-                if node.runs:
-                    node.engine.tick()
+            self.step_or_wait()
+
+    def step_or_wait(self) -> None:
+        """Let one thing happen, or some time pass if nothing does."""
+        if self.step():
+            return
+        self.clock.advance(100)
+        for node in self.nodes.values():
+            if node.runs:
+                node.engine.tick()
+
+    def take_steps(self, count: int, until: Callable[[], bool]) -> bool:
+        """Let so many things happen, or fewer if something holds before; return whether it does."""
+        for _ in range(count):
+            if until():
+                return True
+            self.step_or_wait()
+        return until()
 
     def link_up(self, replica: Node, primary: Node) -> None:
         """Let things happen until a replica has all that its primary has."""

@@ -108,7 +108,7 @@ class Cuts:
 
 
 @pytest.mark.parametrize("kind", TURNS)
-def test_frames(kind):
+def test_a_link_cut_in_frames_goes_on_behind_the_last_whole_one(kind):
     cuts = Cuts()
 
     def write():
@@ -119,7 +119,7 @@ def test_frames(kind):
 
 
 @pytest.mark.parametrize("towards", ["replica", "primary"])
-def test_the_handshake_that_goes_on(towards):
+def test_a_link_cut_in_the_handshake_goes_on_all_the_same(towards):
     cuts = Cuts()
 
     def come_again():
@@ -136,7 +136,7 @@ def test_the_handshake_that_goes_on(towards):
 
 
 @pytest.mark.parametrize("towards", ["replica", "primary"])
-def test_the_handshake_and_the_copy_of_the_whole_state(towards):
+def test_a_link_cut_in_a_copy_leaves_one_state_whole(towards):
     cuts = Cuts()
     world, primary, replica = cuts.world, cuts.primary, cuts.replica
     primary.ask("XADD s IDMP p 1 * f v;XGROUP CREATE s g 0;XREADGROUP GROUP g c STREAMS s >;HSET h f v;RPUSH l 1 2 3")
@@ -162,7 +162,7 @@ def test_the_handshake_and_the_copy_of_the_whole_state(towards):
     assert place > 200
 
 
-def test_acknowledgements():
+def test_a_link_cut_in_an_acknowledgement_says_nothing_too_early():
     cuts = Cuts()
 
     def wait():
