@@ -170,11 +170,13 @@ class Replication:
     # -- roles ----------------------------------------------------------------------------------------------------
 
     def follow(self, host: str, port: int) -> bool:
-        """Become a replica of a server; return False if it is that already."""
+        """Become a replica of a server; return False if it is that already. Raises: CommandError."""
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
                 self.side.start(may_empty=True)
             return False
+        if self._state.records:
+            raise CommandError("ERR REPLICAOF behind writes of its own transaction would drop them")
         was_replica = self.standing.is_replica
         self.side.stop()
         if not was_replica:

@@ -190,6 +190,7 @@ class Node(Restartable):
         )
         self.engine.calls.stopwatch = world.stopwatch
         self.engine.state.port = port
+        self.engine.scripts.on_interrupted = lambda: world.soon.append(self._go_on)
         world.nodes[port] = self
 
     def _make_persistence(self) -> Persistence:
@@ -226,6 +227,11 @@ class Node(Restartable):
         if not self._ends_turn:
             self._ends_turn = True
             self.world.soon.append(self._end_turn_later)
+
+    def _go_on(self) -> None:
+        if self.is_alive:
+            self.engine.go_on()
+            self.end_turn_soon()
 
     def _end_turn_later(self) -> None:
         self._ends_turn = False
@@ -281,7 +287,7 @@ class Node(Restartable):
 class World:
     """Some servers, their connections, and what is to happen soon; a seed decides the order.
 
-    make_wire: the class of its connections.
+    make_wire: the class of its connections. watch_step_ns: by how much a stopwatch goes on with each look at it.
     skews_ms: by how much a server's wall time is wrong, by its port; for servers that start from now on.
     """
 
@@ -294,9 +300,10 @@ class World:
         self.skews_ms: dict[int, int] = {}
         self.make_wire = Wire
         self._watch_ns = 0
+        self.watch_step_ns = 1_000
 
     def stopwatch(self) -> int:
-        self._watch_ns += 1_000
+        self._watch_ns += self.watch_step_ns
         return self._watch_ns
 
     def step(self) -> bool:
