@@ -144,14 +144,17 @@ class Network:
     def __init__(self, world: "World", node: "Node") -> None:
         self.world, self.node = world, node
         self.wire: Wire | None = None
+        self._tried = 0
 
     def connect(self, link: Link, host: str, port: int) -> None:
         self.close()
         primary = self.world.nodes.get(port)
-        self.world.soon.append(lambda: self._connect(link, primary))
+        self._tried += 1
+        number = self._tried
+        self.world.soon.append(lambda: self._connect(link, primary, number))
 
-    def _connect(self, link: Link, primary: "Node | None") -> None:
-        if link.state != "connecting" or not self.node.is_alive:
+    def _connect(self, link: Link, primary: "Node | None", number: int) -> None:
+        if link.state != "connecting" or number != self._tried or not self.node.is_alive:
             return
         if primary is None or not primary.is_alive:
             link.lost("cannot connect: refused")

@@ -221,3 +221,56 @@ def test_a_replica_acknowledges_while_its_primary_runs_a_script():
     world.link_up(a, b)
     assert state_of(a) == state_of(b)
     assert a.replication.link.attempts == attempts
+
+
+# -- copies --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.interpreted(reason="a constant is replaced")
+@pytest.mark.parametrize(("whom", "seed"), [("NO ONE", 1), ("NO ONE", 2), ("127.0.0.1 3", 3), ("127.0.0.1 9", 4)])
+def test_a_copy_that_is_left_at_any_moment_leaves_one_state_whole(monkeypatch, whom, seed):
+    monkeypatch.setattr("streamd.journal.loader._SLICE_WEIGHT", 20)
+    steps, seen, kept, is_over = 1, [], set(), False
+    while not is_over:
+        world = World(seed)
+        world.clock.tick_us = 3_000  # so that a load takes many slices
+        a, b, c = (Node(world, port) for port in (1, 2, 3))
+        for number in range(6):
+            a.begin(f"SET k{number} new;XADD s{number} IDMP p 1 * f new;RPUSH l{number} 1 2 3")
+            b.begin(f"SET k{number} old;XADD s{number} IDMP p 1 * f old;SADD own{number} 1")
+        c.begin("SET k0 third;XADD s0 IDMP p 1 * f third")
+        world.settle()
+        own, new, third = state_of(b), state_of(a), state_of(c)
+        b.begin("REPLICAOF 127.0.0.1 1")
+        link = b.replication.link
+        is_over = world.take_steps(steps, lambda link=link: link.state == "connected")
+        seen.append(link.state)
+        assert b.ask(f"REPLICAOF {whom}") == b"+OK\r\n"
+        assert state_of(b) in ((own, new, third) if whom.endswith("3") else (own, new))
+        kept.add(state_of(b) == own)
+        if whom == "NO ONE":
+            here = state_of(b)
+            world.settle()
+            assert state_of(b) == here
+            assert b.ask("SET k0 written;DEL k1;XADD s1 IDMP p 2 * f v").startswith(b"+OK\r\n:1\r\n")
+        elif whom.endswith("3"):
+            world.link_up(b, c)
+            assert state_of(b) == third
+        else:
+            here = state_of(b)
+            for _ in range(20):
+                world.step_or_wait()
+            assert state_of(b) == here
+        here = state_of(b)
+        b.die()
+        b = b.start_again()
+        assert state_of(b) == here
+        assert b.fields()["role"] == ("master" if whom == "NO ONE" else "slave")
+        if steps % 5 == 0:
+            b.ask("REPLICAOF 127.0.0.1 1")
+            world.link_up(b, a)
+            assert state_of(b) == new
+        steps += 1 if link.state in ("sync", "load", "connected") else 5
+    assert {*seen} >= {"handshake", "load", "connected"}
+    assert seen.count("load") >= 5  # before it, at its parts, and behind them
+    assert kept == {True, False} or whom.endswith("3")
