@@ -15,6 +15,7 @@ from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
 FILES_MAX: Final = 64
+IS_PRIMARY: Final = "ERR PSYNC FAILOVER can't be sent to a master."
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
 
@@ -113,6 +114,7 @@ class Link:
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
         self._must_copy = self._may_empty = self._promotes = False
+        self._is_promoted: bool | None = False  # the server that is to become the primary: None while that is unknown
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
@@ -120,10 +122,14 @@ class Link:
         """Follow the primary of the standing from now on.
 
         may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
-        this server, and is to become the primary first.
+        this server, and is to become the primary first. When the link is lost behind that request, it is asked until it
+        answers: if this server went on as the primary, there might be two.
         """
         self.stop()
         self._may_empty, self._promotes = may_empty, promotes
+        self._is_promoted = False
+        if promotes:
+            self._must_copy = False  # this state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -213,11 +219,13 @@ class Link:
         is_soon = isinstance(error, LinkFault) and error.is_soon
         pause_s = 1 if is_soon else _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += not is_soon
-        if self._promotes:
+        if self._promotes and self._is_promoted is False:
             self._promotes = False
             self._end()
             self._host.not_promoted(str(error))
             return
+        if self._promotes:
+            pause_s = 1
         self._say(str(error), pause_s)
         self._end()
         self._next_ms = self._now_ms() + pause_s * 1_000
@@ -332,13 +340,21 @@ class Link:
         if self._must_copy or history.offset < 0:
             self._ask("psync", b"PSYNC", b"?", b"-1")
         else:
-            promotes = [b"FAILOVER"] if self._promotes else []
+            promotes = [b"FAILOVER"] if self._promotes and not self._is_promoted else []
+            if promotes:
+                self._is_promoted = None
             self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1), *promotes)
 
     def _take_verdict(self, refused: bool, text: str) -> None:
         words = text.split()
         if refused:
-            raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
+            is_soon = text.startswith(("NOMASTERLINK", "LOADING"))
+            if self._is_promoted is None and not is_soon:
+                self._is_promoted = text == IS_PRIMARY
+                if self._is_promoted:
+                    self._ask_for_stream()
+                    return
+            raise LinkFault(f"the primary says: {text}", is_soon)
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
         if words[0] == "CONTINUE" and len(words) == 3:
