@@ -80,5 +80,5 @@ class Standing:
         self.history = self.history.branched(self._new_id())
 
     def begin_anew(self) -> None:
-        """Begin a history that shares nothing with any other."""
-        self.history = History(self._new_id())
+        """Begin a history that shares nothing with any other, at an offset that no client's last write is ahead of."""
+        self.history = History(self._new_id(), self.history.offset)
