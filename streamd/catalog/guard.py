@@ -122,7 +122,12 @@ class Guard:
     )
 
     def __init__(
-        self, user: User, vocabulary: Vocabulary, commands: CommandTable, quick: QuickTable, slow: Sequence[bytes] | None
+        self,
+        user: User,
+        vocabulary: Vocabulary,
+        commands: CommandTable,
+        quick: QuickTable,
+        slow: Sequence[bytes] | None,
     ) -> None:
         """slow: see `fill`."""
         self.user = user

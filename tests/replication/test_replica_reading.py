@@ -188,8 +188,8 @@ def test_streams_that_a_promoted_server_makes_have_its_own_settings(pair):
 
 
 READS = (
-    "GET k", "MGET k k", "EXISTS k", "STRLEN k", "HGET h a", "HGETALL h", "HMGET h a b", "HLEN h", "HGET t a", "HGETALL t",
-    "ZSCORE z m", "ZRANGE z 0 -1", "SISMEMBER m a", "LRANGE l 0 -1", "XRANGE s - + COUNT 2", "XLEN s",
+    "GET k", "MGET k k", "EXISTS k", "STRLEN k", "HGET h a", "HGETALL h", "HMGET h a b", "HLEN h", "HGET t a",
+    "HGETALL t", "ZSCORE z m", "ZRANGE z 0 -1", "SISMEMBER m a", "LRANGE l 0 -1", "XRANGE s - + COUNT 2", "XLEN s",
     "XREAD COUNT 2 STREAMS s 0", "XREVRANGE s + - COUNT 2", "TTL k", "TYPE k", "XPENDING s g", "GETRANGE k 0 9",
 )  # fmt: skip
 
@@ -197,7 +197,9 @@ READS = (
 @pytest.mark.parametrize("ends", [True, False])
 def test_reads_of_a_batch_answer_what_single_ones_do(pair, ends):
     world, primary, replica = pair
-    primary.ask("SET k v;HSET h a 1 b 2;HSET t a 1 b 2;ZADD z 1 m;SADD m a;RPUSH l 1;XADD s 1-1 f v;XGROUP CREATE s g 0")
+    primary.ask(
+        "SET k v;HSET h a 1 b 2;HSET t a 1 b 2;ZADD z 1 m;SADD m a;RPUSH l 1;XADD s 1-1 f v;XGROUP CREATE s g 0"
+    )
     primary.ask("HPEXPIRE t 50 FIELDS 1 a")
     for key in ("k", "h", "z", "m", "l", "s") if ends else ():
         primary.ask(f"PEXPIRE {key} 50")
