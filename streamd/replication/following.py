@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from streamd.base.log import log
 from streamd.durability.incoming import Incoming
-from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
+from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
@@ -52,6 +52,9 @@ class Host(Protocol):
 
     def asked(self) -> None:
         """Acknowledge, and again when the journal is on the disk."""
+
+    def told_time(self, unix_ms: int) -> None:
+        """Compare the clock here with a time of the primary's."""
 
     def renamed(self) -> None:
         """The history has another ID from here on."""
@@ -303,7 +306,7 @@ class Link:
         said = [(b"listening-port", b"%d" % port)]
         if address:
             said.append((b"ip-address", address.encode()))
-        said.append((b"capa", b"streamd"))
+        said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME)]
         said.append((b"streamd-last", b"%016x" % self._standing.history.last))
         self._step = str(len(said))
         for name, value in said:
@@ -358,6 +361,8 @@ class Link:
         for one in self._frames.feed(data):
             if isinstance(one, Ask):
                 is_asked = True
+            elif isinstance(one, Time):
+                self._host.told_time(one.unix_ms)
             else:
                 self._host.apply(one)
         if is_asked:
