@@ -87,6 +87,14 @@ def make_time(unix_ms: int) -> bytes:
     return b"#streamd time %d\n" % unix_ms
 
 
+def _said(line: bytes) -> Ask | Time | None:
+    if (match := _ASK.fullmatch(line)) is not None:
+        return Ask(int(match[1]))
+    if (match := _TIME.fullmatch(line)) is not None:
+        return Time(int(match[1]))
+    return None
+
+
 class FrameReader:
     """Cuts received bytes into frames, and checks that each continues the one before it.
 
@@ -127,11 +135,11 @@ class FrameReader:
             del data[:1]
             self._wanted = 0
             return self._next() if data else None
-        asked, told = _ASK.fullmatch(line), _TIME.fullmatch(line)
-        if asked is not None or told is not None:
+        said = _said(line)
+        if said is not None:
             del data[: end + 1]
             self._wanted = 0
-            return Ask(int(asked[1])) if asked is not None else Time(int(told[1]))
+            return said
         head = _SHIP.fullmatch(line)
         if head is None:
             raise FrameError(f"{line[:40]!r} is no frame")

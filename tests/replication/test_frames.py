@@ -9,7 +9,14 @@ from streamd.replication.frame_ring import FrameRing
 
 ID = "0123456789abcdef" * 2 + "01234567"
 NOW_MS = 1_700_000_000_000
-BODIES = [b"*1\r\n$4\r\nPING\r\n", b"x", b"#streamd note A 0 b\n", bytes(range(256)) * 3, b"#streamd ship 0 1 1 0\n", b"#streamd time 1\n"]
+BODIES = [
+    b"*1\r\n$4\r\nPING\r\n",
+    b"x",
+    b"#streamd note A 0 b\n",
+    bytes(range(256)) * 3,
+    b"#streamd ship 0 1 1 0\n",
+    b"#streamd time 1\n",
+]
 
 
 def frames() -> list[Frame]:
