@@ -15,7 +15,7 @@ from streamd.connected.replication_ports import Greeting
 from streamd.connected.state import State
 from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
-from streamd.replication.frame import Frame, make_ask, make_frame
+from streamd.replication.frame import TAKES_TIME, Frame, make_ask, make_frame, make_time
 from streamd.replication.frame_ring import FrameRing
 from streamd.replication.standing import Standing
 
@@ -128,9 +128,10 @@ class Feeding:
                 client.kill()
         if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
             self._shown_ms = now_ms
+            time = make_time(self._state.clock.now_ms())
             for follower in self.followers.values():
                 if follower.is_online:
-                    self._send(follower, b"\n")
+                    self._send(follower, time if TAKES_TIME in follower.greeting.can else b"\n")
             for client in self.waiting:
                 if client.waiter is not None:
                     client.out.append(b"\n")

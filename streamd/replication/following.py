@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from streamd.base.log import log
 from streamd.base.version import VERSION, version_number
 from streamd.durability.incoming import Incoming
-from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
+from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
@@ -55,6 +55,9 @@ class Host(Protocol):
 
     def asked(self) -> None:
         """Acknowledge, and again when the journal is on the disk."""
+
+    def told_time(self, unix_ms: int) -> None:
+        """Compare the clock here with a time of the primary's."""
 
     def renamed(self) -> None:
         """The history has another ID from here on."""
@@ -312,7 +315,7 @@ class Link:
         if address:
             said.append((b"ip-address", address.encode()))
         said.append((b"streamd-version", VERSION.encode()))
-        said.append((b"capa", b"streamd"))
+        said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME)]
         said.append((b"streamd-last", b"%016x" % self._standing.history.last))
         self._step = str(len(said))
         for name, value in said:
@@ -383,6 +386,8 @@ class Link:
         for one in self._frames.feed(data):
             if isinstance(one, Ask):
                 is_asked = True
+            elif isinstance(one, Time):
+                self._host.told_time(one.unix_ms)
             else:
                 self._host.apply(one)
         if is_asked:

@@ -13,6 +13,7 @@ from streamd.durability.persistence import Persistence
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.replication.applying import CannotFollow, FrameApplier, records_of
+from streamd.replication.clock_skew import ClockSkew
 from streamd.replication.feeding import Feeding
 from streamd.replication.following import Link, LinkFault
 from streamd.replication.frame import Frame
@@ -64,6 +65,7 @@ class ReplicaSide:
         self._failover_ended = failover_ended
         config = state.config
         self.link = Link(standing, self, state.clock.monotonic_ms, lambda: config.integer("repl-timeout") * 1_000)
+        self.clock_skew = ClockSkew()
         self._applier: FrameApplier | None = None
         self.client: Client | None = None
         self._taking: TakingOver | None = None
@@ -106,6 +108,7 @@ class ReplicaSide:
     def close(self) -> None:
         """Close the connection to the primary."""
         self._network.close()
+        self.clock_skew.forget()
         self._taking = self._incoming = None
         client, self.client = self.client, None
         if client is not None:
@@ -161,6 +164,10 @@ class ReplicaSide:
         """Acknowledge because the primary asks, and again when the journal is on the disk."""
         self.acknowledge()
         self._was_asked = bool(self._synced_at)
+
+    def told_time(self, unix_ms: int) -> None:
+        """Compare the clock here with a time of the primary's."""
+        self.clock_skew.note(unix_ms, self._state.clock.now_ms())
 
     def on_synced(self) -> None:
         """Say that the journal is on the disk, if the primary has asked and waits for that."""
