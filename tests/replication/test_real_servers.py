@@ -115,7 +115,7 @@ class Stranger:
 
 REPLID = b"0123456789" * 4
 BODY = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\n"
-HELLO = (b"+PONG\r\n", b"+OK\r\n+OK\r\n+OK\r\n")
+HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
 
 
 @pytest.mark.parametrize(
