@@ -80,7 +80,10 @@ def test_a_replica_named_by_the_configuration_and_a_wrong_password(start):
 
 
 class Stranger:
-    """Something that is no streamd: answers each read with the next of its words, and notes how often it was called."""
+    """Something that is no streamd: answers requests with its words, and notes how often it was called.
+
+    words: each is sent after one request more; where it has several +OK, after so many.
+    """
 
     def __init__(self, *words):
         self.words = words
@@ -100,8 +103,9 @@ class Stranger:
                 sock.settimeout(DEADLINE_S)
                 try:
                     for word in self.words:
-                        if not sock.recv(10_000):
-                            break
+                        asked, wanted = 0, max(1, word.count(b"+OK"))
+                        while asked < wanted and (data := sock.recv(10_000)):
+                            asked += data.count(b"*")
                         sock.sendall(word)
                     while sock.recv(10_000):
                         pass
