@@ -93,9 +93,10 @@ class Feeding:
         bodies = writer.shipped
         if bodies and self.ring is not None and not writer.has_units:
             history = self._standing.history
-            body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+            after = history.offset + sum(map(len, bodies))
+            frame = make_frame(history.replid, history.offset, after, *bodies)
             bodies.clear()
-            self.ship(make_frame(history.replid, history.offset, history.offset + len(body), body))
+            self.ship(frame)
         for client in writers:
             client.written = self._standing.history.offset
         if self._is_asked:

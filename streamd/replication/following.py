@@ -8,11 +8,14 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from streamd.base.log import log
+from streamd.base.version import VERSION, version_number
 from streamd.durability.incoming import Incoming
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
+# How a primary answers `REPLCONF streamd-version`: with its own one.
+VERSION_WORD: Final = "streamd"
 FILES_MAX: Final = 64
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
@@ -108,6 +111,7 @@ class Link:
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
         self._must_copy = self._may_empty = self._promotes = False
+        self._too_old: LinkFault | None = None
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
@@ -119,6 +123,7 @@ class Link:
         """
         self.stop()
         self._may_empty, self._promotes = may_empty, promotes
+        self._must_copy = self._must_copy and not promotes  # a primary's state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -163,6 +168,7 @@ class Link:
         self.state = "handshake"
         self._lines = b""
         self._step = "ping"
+        self._too_old = None
         self._host.send(_request(b"PING"))
 
     def lost(self, reason: str) -> None:
@@ -291,6 +297,8 @@ class Link:
         elif step.isdigit():  # whether it knows a REPLCONF does not matter
             if text.startswith(("NOAUTH", "NOPERM")):
                 raise LinkFault(f"the primary says: {text}; set masteruser and masterauth")
+            if text.startswith(VERSION_WORD):
+                self._look_at_version(text.removeprefix(VERSION_WORD).strip())
             self._step = str(int(step) - 1)
             if self._step == "0":
                 self._ask_for_stream()
@@ -306,11 +314,26 @@ class Link:
         said = [(b"listening-port", b"%d" % port)]
         if address:
             said.append((b"ip-address", _bytes(address)))
+        said.append((b"streamd-version", VERSION.encode()))
         said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME)]
         said.append((b"streamd-last", b"%016x" % self._standing.history.last))
         self._step = str(len(said))
         for name, value in said:
             self._host.send(_request(b"REPLCONF", name, value))
+
+    def _look_at_version(self, primary: str) -> None:
+        """Look whether this version knows all that the primary's may send. (Versions that differ in the last number
+        alone write the same.)
+        """
+        try:
+            is_newer = version_number(primary) >> 8 > version_number(VERSION) >> 8
+        except ValueError:
+            is_newer = True
+        if is_newer:
+            fault = f"the primary is streamd {primary}, newer than the {VERSION} here: install that version here, too"
+            if not self._promotes:
+                raise LinkFault(fault)
+            self._too_old = LinkFault(fault)  # it is to become the primary first
 
     def _ask_for_stream(self) -> None:
         history = self._standing.history
@@ -326,6 +349,11 @@ class Link:
             raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
+        if self._promotes:
+            self._promotes = False
+            self._host.promoted()
+        if self._too_old is not None:
+            raise self._too_old
         if words[0] == "CONTINUE" and len(words) == 3:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
@@ -347,9 +375,6 @@ class Link:
     def _go_on(self) -> None:
         self.state = "connected"
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
-        if self._promotes:
-            self._promotes = False
-            self._host.promoted()
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)
         self._host.acknowledge()

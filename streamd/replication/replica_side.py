@@ -12,7 +12,7 @@ from streamd.durability.incoming import Incoming
 from streamd.durability.persistence import Persistence
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError
-from streamd.replication.applying import CannotFollow, FrameApplier, records_of
+from streamd.replication.applying import CannotFollow, FrameApplier
 from streamd.replication.clock_skew import ClockSkew
 from streamd.replication.feeding import Feeding
 from streamd.replication.following import Link, LinkFault
@@ -131,9 +131,8 @@ class ReplicaSide:
         if self._applier is None:
             self._applier = FrameApplier(state)
         try:
-            records = records_of(frame.body, len(state.keyspace.databases))
             note = self._standing.note_at(self._standing.history.moved(frame.after, frame.hash))
-            self._applier.apply(records, note)
+            self._applier.apply(frame.body, note)
         except CannotFollow as error:
             self.link.copy_anew()
             raise LinkFault(f"{error}; the whole state is fetched again")

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.version import VERSION
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.connected.blocking import BLOCKED
@@ -83,6 +84,8 @@ def replconf(context: Context, args: list[bytes]) -> Reply:
             replication.greet(client).address = value.decode("utf-8", "surrogateescape")
         elif name == b"capa":
             replication.greet(client).can.add(value.lower())
+        elif name == b"streamd-version":
+            return f"streamd {VERSION}"
         elif name == b"streamd-last":
             try:
                 replication.greet(client).last = int(value, 16)
