@@ -287,7 +287,7 @@ class Link:
                 raise LinkFault(f"the primary says: {text}", text.startswith(("LOADING", "MASTERDOWN")))
             user, password = self._host.credentials()
             if password:
-                self._ask("auth", b"AUTH", *([user.encode()] if user else []), password.encode())
+                self._ask("auth", b"AUTH", *([_bytes(user)] if user else []), _bytes(password))
             else:
                 self._introduce()
         elif step == "auth":
@@ -313,7 +313,7 @@ class Link:
         address, port = self._host.announced()
         said = [(b"listening-port", b"%d" % port)]
         if address:
-            said.append((b"ip-address", address.encode()))
+            said.append((b"ip-address", _bytes(address)))
         said.append((b"streamd-version", VERSION.encode()))
         said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME)]
         said.append((b"streamd-last", b"%016x" % self._standing.history.last))
@@ -417,6 +417,10 @@ class Link:
         self._said[reason] = now_ms
         host, port = self._standing.primary or ("", 0)
         log.warning("replica-link", "the primary at %s:%d: %s; again in %d s", host, port, reason, pause_s)
+
+
+def _bytes(option: str) -> bytes:
+    return option.encode("utf-8", "surrogateescape")  # the bytes that were configured, also such as are no text
 
 
 def _request(*words: bytes) -> bytes:
