@@ -11,6 +11,7 @@ from streamd.base.log import log
 from streamd.base.version import VERSION, version_number
 from streamd.durability.incoming import Incoming
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
+from streamd.replication.history import History
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
@@ -74,8 +75,11 @@ class Host(Protocol):
     def receive(self, count: int) -> Incoming:
         """Prepare to receive so many files. Raises: OSError."""
 
-    def load(self, incoming: Incoming, replid: str, offset: int) -> None:
-        """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows."""
+    def load(self, incoming: Incoming, history: History) -> None:
+        """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows.
+
+        history: where the received state stands.
+        """
 
     def pause_reading(self, is_paused: bool) -> None:
         """Take no bytes from the connection, or take them again."""
@@ -106,7 +110,7 @@ class Link:
         self._step = ""
         self._replid = ""
         self._earlier: tuple[str, ...] = ()
-        self._offset = 0
+        self._offset = self._last = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
@@ -246,13 +250,15 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = line.split()
-            if words[:2] != [b"#streamd", b"files"] or len(words) != 4 or not 1 <= int(words[2]) <= FILES_MAX:
+            is_known = words[:2] == [b"#streamd", b"files"] and len(words) == 5 and len(words[4]) == 16
+            if not is_known or not 1 <= int(words[2]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
             if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
                 raise LinkFault(
                     f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
                     "send REPLICAOF again to have them removed"
                 )
+            self._last = int(words[4], 16)
             self._incoming = self._host.receive(int(words[2]))
             self.state = "sync"
         else:
@@ -272,7 +278,7 @@ class Link:
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
-            self._host.load(incoming, self._replid, self._offset)
+            self._host.load(incoming, History(self._replid, self._offset, self._last))
         else:
             raise LinkFault(f"{line[:40]!r} stands between the files of a state")
 

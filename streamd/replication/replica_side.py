@@ -211,9 +211,9 @@ class ReplicaSide:
         self._incoming = Incoming(self._persistence.journal, count)
         return self._incoming
 
-    def load(self, incoming: Incoming, replid: str, offset: int) -> None:
+    def load(self, incoming: Incoming, history: History) -> None:
         """Load what was received, beside the present state."""
-        self._coming = History(replid, offset)
+        self._coming = history
 
         def done(error: BaseException | None) -> None:
             if self._incoming is not incoming or self.link.state != "load":

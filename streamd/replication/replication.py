@@ -22,6 +22,7 @@ FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
 NOT_NOTED: Final = -1
 _NOTE_EVERY_MS: Final = 1_000
+_ROLE_NOT_NOTED: Final = "ERR a new primary must note its role in the journal: "
 _NOT_WRITTEN: Final = "NOMASTERLINK Can't SYNC: the journal of this server cannot be written"
 
 
@@ -195,6 +196,11 @@ class Replication:
         standing = self.standing
         if not standing.is_replica:
             return
+        try:
+            # What this turn has applied is of the history before, and is not shipped as this server's own.
+            self._persistence.write_now()
+        except OSError as error:
+            raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
         before = standing.primary, standing.history
         self.side.stop()
         standing.primary = None
@@ -209,7 +215,7 @@ class Replication:
             standing.primary, standing.history = before
             self._note()
             self._become_replica()
-            raise CommandError(f"ERR a new primary must note its role in the journal: {reason_of(error)}")
+            raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
     def _leave_history(self) -> None:

@@ -129,7 +129,7 @@ def test_the_ring_has_the_last_frames(seed):
         for offset in range(5, at + 2):
             is_kept = offset in hashes and offset >= ring.start
             for last in (0, 1, hashes.get(offset, 2)):
-                assert ring.has(offset, last) == (is_kept and (last in (0, hashes[offset]) or not hashes[offset]))
+                assert ring.has(offset, last) == (is_kept and last == hashes[offset])
             if is_kept and offset < at:
                 assert ring.next(offset) == next(one for one in kept if one.before == offset)
             elif offset < ring.start or at > offset:

@@ -119,6 +119,7 @@ class Stranger:
 
 REPLID = b"0123456789" * 4
 BODY = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\n"
+FILES = b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1 1 " + b"0" * 16 + b"\n"
 HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
 
 
@@ -133,12 +134,12 @@ HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0\r\n$5\r\nREDIS"),
         (*HELLO, b"+CONTINUE\r\n"),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" ten streamd\r\n"),
-        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 9999\n"),
-        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1\n#streamd whole 0000000000000000\n"),
-        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1\n#streamd file -5\n"),
-        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1\n#streamd file 29\n" + BODY
+        (*HELLO, FILES.replace(b"files 1", b"files 9999")),
+        (*HELLO, FILES + b"#streamd whole 0000000000000000\n"),
+        (*HELLO, FILES + b"#streamd file -5\n"),
+        (*HELLO, FILES + b"#streamd file 29\n" + BODY
          + b"#streamd whole 0000000000000000\n"),
-        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1\n#streamd file 0\n#streamd file 0\n"),
+        (*HELLO, FILES + b"#streamd file 0\n#streamd file 0\n"),
     ],
 )  # fmt: skip
 def test_a_stranger_changes_nothing(start, words):
