@@ -1,7 +1,8 @@
 """The clients of a simulation: producers that name their entries, counters, a consumer group, and others."""
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation.caller import Caller, Refused, Request
 from tests.simulation.ledger import Ledger
@@ -27,7 +28,7 @@ class Actor(Caller):
         self.ledger, self.wanted = ledger, wanted
         self.is_ending = self.is_idle = False
         self.told: Callable[[], None] = lambda: None
-        self.pace_ms = world.chance.choice((20, 100, 100, 300))
+        self.pace_ms = world.chance.choice((60, 200, 400))
         world.later(world.chance.randrange(300), self.step)
 
     def step(self) -> None:
@@ -66,16 +67,41 @@ class Actor(Caller):
         self.world.later(chance.choice((20, 100, 250)), action)
 
 
+class Batch(NamedTuple):
+    """Entries that a producer sends together: the requests that add them, and the place of their IDs."""
+
+    stream: bytes
+    numbers: range
+    requests: list[Request]
+    is_unit: bool
+
+    def ids(self, replies: list[Any]) -> list[Any]:
+        """Return the IDs of the entries, or what was replied in their place."""
+        found = replies[len(self.numbers) + 1] if self.is_unit else replies[: len(self.numbers)]
+        return found if isinstance(found, list) else [found]
+
+
 class Producer(Actor):
-    """Adds entries with names, in batches, and repeats a batch by its names until enough replicas have it."""
+    """Adds entries with names, in batches, and repeats a batch by its names until enough replicas have it.
+
+    Now and then it has forgotten how far it was, and repeats a batch that all replicas have; or it deletes entries, whose
+    names stay.
+    """
 
     number = 0
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._sent: deque[Batch] = deque(maxlen=5)
+
     def begin(self) -> None:
         chance, name = self.world.chance, self.name.encode()
-        numbers = range(self.number, self.number + chance.choice((1, 1, 1, 2, 4, 12)))
+        if self._sent and chance.random() < 0.15:
+            self._send(chance.choice(self._sent))
+            return
+        numbers = range(self.number, self.number + chance.choice((1, 1, 1, 2, 4, 9)))
         self.number = numbers.stop
-        stream = b"s%d" % chance.randrange(2) if self.wanted else b"s0"
+        stream = chance.choice((b"s0", b"s1", b"d"))
         requests: list[Request] = []
         is_named = chance.random() < 0.8
         for number in numbers:
@@ -84,28 +110,28 @@ class Producer(Actor):
         is_unit = chance.random() < 0.15
         if is_unit:
             requests = [[b"MULTI"], *requests, [b"EXEC"]]
-        self._send(stream, numbers, requests, is_unit)
+        self._send(Batch(stream, numbers, requests, is_unit))
 
-    def _send(self, stream: bytes, numbers: range, requests: list[Request], is_unit: bool) -> None:
+    def _send(self, batch: Batch) -> None:
         wait = [self.wait()] if self.wanted else []
-        self.call([*requests, *wait], lambda replies: self._take(stream, numbers, requests, is_unit, replies))
+        self.call([*batch.requests, *wait], lambda replies: self._take(batch, replies))
 
-    def _take(
-        self, stream: bytes, numbers: range, requests: list[Request], is_unit: bool, replies: list[Any] | None
-    ) -> None:
-        if not self.has_all(replies):
-            self.again_later(lambda: self._send(stream, numbers, requests, is_unit), replies)
+    def _take(self, batch: Batch, replies: list[Any] | None) -> None:
+        if replies is None or not self.has_all(replies) or any(isinstance(one, Refused) for one in batch.ids(replies)):
+            self.again_later(lambda: self._send(batch), replies)
             return
-        assert replies is not None
-        ids = replies[len(numbers) + 1] if is_unit else replies[: len(numbers)]
-        if not isinstance(ids, list) or any(isinstance(one, Refused) for one in ids):
-            self.again_later(lambda: self._send(stream, numbers, requests, is_unit), replies)
-            return
-        self.note(f"{stream.decode()} {numbers.start}..{numbers.stop - 1}: {ids[0].decode()} at {self.port}")
+        ids, numbers = batch.ids(replies), batch.numbers
+        self.note(f"{batch.stream.decode()} {numbers.start}..{numbers.stop - 1}: {ids[0].decode()} at {self.port}")
         if self.wanted >= 2:
             for number, entry_id in zip(numbers, ids, strict=True):
-                self.ledger.note_acked(stream, self.name.encode(), number, entry_id)
+                self.ledger.note_acked(batch.stream, self.name.encode(), number, entry_id)
+            if batch not in self._sent:
+                self._sent.append(batch)
             self.told()
+            if batch.stream == b"d" and self.world.chance.random() < 0.5:
+                self.ledger.deleted.update(ids)
+                self.call([[b"XDEL", b"d", *ids]], lambda replies: self.soon())
+                return
         self.soon()
 
 

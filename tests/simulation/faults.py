@@ -29,7 +29,6 @@ class Faults:
         self.world, self.sentinel, self.ports, self.clients = world, sentinel, ports, clients
         self.chance = world.chance
         self.is_over = False
-        self.is_powered = False  # every server is without power: none may be chosen before one that was there
         self._on_told: list[Callable[[], None]] = []
         self._ends: list[Callable[[], None]] = []
         self._changed_ms = 0
@@ -55,7 +54,7 @@ class Faults:
     def plan(self, length_ms: int, count: int) -> None:
         """Decide when something happens. Half of it waits for a client that is told that all replicas have an entry."""
         for _ in range(count):
-            at_ms = self.chance.randrange(1_500, length_ms)
+            at_ms = self.chance.randrange(700, length_ms)
             what = self.chance.choice(INCIDENTS)
 
             def happen(what: str = what) -> None:
@@ -82,12 +81,14 @@ class Faults:
         """Let everything be whole again; what was lost stays lost."""
         self.is_over = True
         self.note("no more faults")
-        ends, self._ends = self._ends, []
-        for end in ends:
-            end()
-        for node in self.nodes:
-            if not node.is_alive and not node.has_lost:
-                self._return(node)
+        for end in list(self._ends):
+            if self.chance.random() < 0.3:
+                end()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was begun has ended, and all servers are there."""
+        return not self._ends and all(node.runs and not node.has_lost for node in self.nodes)
 
     # -- what the promise allows ----------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class Faults:
         chance = self.chance
         self._changed_ms = self.world.now_ms
         primary, others = self.primary, [node for node in self.nodes if node is not self.primary]
-        node = primary if chance.random() < 0.5 else chance.choice(others)
+        node = primary if chance.random() < 0.6 else chance.choice(others)
         if what == "crash":
             self._crash(primary, others)
         elif what == "isolate":
@@ -250,7 +251,7 @@ class Faults:
         """Hold what goes between a server and some of the others, both ways or one."""
         chance, port = self.chance, node.port
         peers: list[Host] = [*(one for one in self.ports if one != port), HOST, *self.clients]
-        some = chance.choice((peers, peers, peers[:2], [HOST], peers[:1], peers[-1:], [*peers[:2], HOST]))
+        some = chance.choice((peers, peers, peers, peers[:2], [HOST], peers[:1], peers[-1:], peers[:3]))
         ways = [(port, peer) for peer in some], [(peer, port) for peer in some]
         pairs = [*ways[0], *ways[1]] if chance.random() < 0.7 else chance.choice(ways)
         resets = chance.random() < 0.5
@@ -262,7 +263,7 @@ class Faults:
             self.note(f"{port} is reached again; {'connections are reset' if resets else 'what was held arrives'}")
             net.unblock(pairs, resets)  # type: ignore[arg-type]
 
-        self._lasts(heal, chance.choice((200, 1_500, 4_000, 8_000)))
+        self._lasts(heal, chance.choice((200, 1_500, 3_000, 4_500)))
 
     def _go_on(self, node: SimulatedNode) -> None:
         if node.is_alive:

@@ -19,19 +19,23 @@ class Ledger:
 
     acked: entries that all replicas had, and the IDs that the producer was told. sequential: producers whose entries
     stand in order. done: entries that a group has acknowledged. values: what registers and counters have at least, and
-    at most.
+    at most. deleted: entries that clients have deleted, or tried to.
     """
 
     def __init__(self) -> None:
         self.acked: dict[Name, bytes] = {}
         self.done: dict[tuple[bytes, bytes, bytes], int] = {}
         self.values: dict[bytes, list[int]] = defaultdict(lambda: [0, 0])
+        self.deleted: set[bytes] = set()
         self.told = 0
 
     def note_acked(self, stream: bytes, producer: bytes, number: int, entry_id: bytes) -> None:
         """A producer was told that an entry has an ID, and that all replicas have it."""
         self.told += 1
-        self.acked[(stream, producer, number)] = entry_id
+        name = stream, producer, number
+        before = self.acked.setdefault(name, entry_id)
+        if before != entry_id:
+            raise Broken(f"{_text(name)} was stored as {before.decode()} for all replicas, and now as {entry_id.decode()}")
 
     def note_done(self, stream: bytes, group: bytes, entry_id: bytes, now_ms: int) -> None:
         """A consumer was told that an entry is acknowledged, and that all replicas know it."""
@@ -53,14 +57,14 @@ class Ledger:
         values = engine.state.keyspace[0].values
         found: dict[Name, bytes] = {}
         for key, value in values.items():
-            if isinstance(value, Stream) and key.startswith(b"s"):
+            if isinstance(value, Stream) and key[:1] in (b"s", b"d"):
                 self._check_stream(engine, key, value, found)
         for name, entry_id in self.acked.items():
             there = found.get(name)
-            if there is None:
+            if there is None and entry_id not in self.deleted:
                 raise Broken(f"{_text(name)} was stored as {entry_id.decode()} for all replicas, and is lost")
-            if there != entry_id:
-                raise Broken(f"{_text(name)} was stored as {entry_id.decode()}, and is there as {there.decode()}")
+            if there not in (None, entry_id):
+                raise Broken(f"{_text(name)} was stored as {entry_id.decode()}, and is there as {there!r}")
         for key, (least, most) in self.values.items():
             value = values.get(key, b"0")
             number = int(value.whole() if isinstance(value, GrowingString) else value)

@@ -75,7 +75,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         world = self.world = SimulatedWorld(seed)
         chance = world.chance
-        self.length_ms = chance.choice((2_500, 4_000, 6_000))
+        self.length_ms = chance.choice((2_000, 3_000, 4_000))
         world.ring_bytes = chance.choice((0, 600, 20_000, 1_000_000))
         if chance.random() < 0.6:
             world.skews_ms.update({port: chance.randrange(-30_000, 30_001) for port in PORTS})
@@ -94,12 +94,12 @@ class Simulation:
         self.actors: list[Actor] = []
         for number in range(pick(chance, (1, 2), (2, 3), (3, 1))):
             self._add(Producer, f"all{number}", chance.choice(hosts) if number else "clients", 2)
-        self._add(Producer, "one", "clients", chance.choice((0, 1)))
+        self._add(Producer, "one", chance.choice(hosts[:3]), chance.choice((0, 1)))
         for kind, name, weight in ((Counter, "count", 0.5), (Consumer, "group", 0.6), (Consumer, "other", 0.3)):
             if chance.random() < weight:
                 self._add(kind, name, chance.choice(hosts), 2)
         if chance.random() < 0.7:
-            self._add(Other, "noise", "clients", 0)
+            self._add(Other, "noise", chance.choice(hosts[:2]), 0)
         self.faults.plan(self.length_ms, pick(chance, (1, 3), (2, 3), (3, 2), (5, 1)))
 
     def _add(self, kind: type[Actor], name: str, host: Host, wanted: int) -> None:
@@ -115,6 +115,7 @@ class Simulation:
             node.end_turn_soon()
         world.run(self.length_ms)
         self.faults.end()
+        world.run(world.now_ms + 10_000, lambda: self.faults.is_whole)
         for actor in self.actors:
             actor.is_ending = True
         if not world.run(world.now_ms + _REST_MS, self._is_at_rest):
@@ -125,7 +126,7 @@ class Simulation:
         if not (self.world.events % 50 == 0 and self.sentinel.is_at_rest and all(one.is_idle for one in self.actors)):
             return False
         nodes, primary = self.faults.nodes, self.faults.primary
-        return all(node.runs and not node.has_lost for node in nodes) and all(
+        return self.faults.is_whole and all(
             node is primary or (is_level(node, primary) and not node.persistence.journal.writer.has_units)  # type: ignore[union-attr]
             for node in nodes
         )
