@@ -1,7 +1,6 @@
 """A Spark query behind Sentinels: it copies a stream, and its sink waits for all replicas."""
 
 import re
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,35 +21,31 @@ CATCH_UP_S = 120.0
 ERRORS = r"^[\w.]+(?:Error|Exception|Loss|Durable|Unreachable): .*"
 
 
-class Query(threading.Thread):
-    """Keeps a query running, and notes why it stopped."""
+class Query:
+    """A query that is started again whenever it has stopped, and the reasons why it stopped.
+
+    Spark finds the data source only in the thread that made the session.
+    """
 
     def __init__(self, spark: "SparkSession", machines: Machines, place: Path) -> None:
-        super().__init__(daemon=True)
         self.stops: Counter[str] = Counter()
         self._spark, self._machines, self._place = spark, machines, place
         self._client = machines.remote_client()
-        self._is_over = threading.Event()
+        self._query: StreamingQuery | None = None
         self._accepts_loss = False
         self._rows = 0
 
-    def run(self) -> None:
-        """Start the query again whenever it has stopped."""
-        from pyspark.errors import StreamingQueryException
-
-        while not self._is_over.is_set():
-            query = self._start()
-            try:
-                while not self._is_over.is_set() and not query.awaitTermination(1):
-                    pass
-            except StreamingQueryException as error:
-                text = str(error)
-                errors = re.findall(ERRORS, text, re.MULTILINE)
-                why = ALLOWED_STOP if ALLOWED_STOP in text else errors[-1][:300] if errors else text[:300]
-                self.stops[why] += 1
-                self._accepts_loss = why == ALLOWED_STOP
-            finally:
-                query.stop()
+    def keep_going(self) -> None:
+        """Start the query where it is not running."""
+        if self._query is not None and self._query.isActive:
+            return
+        if self._query is not None:
+            text = str(self._query.exception())
+            errors = re.findall(ERRORS, text, re.MULTILINE)
+            why = ALLOWED_STOP if ALLOWED_STOP in text else errors[-1][:300] if errors else text[:300]
+            self.stops[why] += 1
+            self._accepts_loss = why == ALLOWED_STOP
+        self._query = self._start()
 
     def _start(self) -> "StreamingQuery":
         reader = self._spark.readStream.format("streamd").schema("n string")
@@ -76,11 +71,11 @@ class Query(threading.Thread):
         """Wait until it has written so many. Raises: AssertionError."""
         until = time.monotonic() + CATCH_UP_S
         while self.rows() < rows:
+            self.keep_going()
             assert time.monotonic() < until, f"{self.rows()} of {rows} rows after {CATCH_UP_S:.0f} s: {self.stops}"
             time.sleep(TIMEOUT_S / 10)
 
     def stop(self) -> None:
         """End the query."""
-        self._is_over.set()
-        if self.is_alive():
-            self.join(60)
+        if self._query is not None:
+            self._query.stop()

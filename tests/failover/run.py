@@ -19,18 +19,22 @@ DESTROYED, CUT_OFF = "destroyed", "cut-off"
 PROMISED = "orders"  # what its producers wait for both replicas for
 # What is measured and not promised: the stream, the replicas that its producer waits for, whether it sits at the primary.
 MEASURED = (("wait-1", 1, False), ("wait-0", 0, False), ("local-0", 0, True))
+# How far the replicas are when it happens: level; one behind by a moment; and this one is what the priorities prefer.
+LEVEL, BEHIND, PREFERRED = "replicas level", "one replica behind", "the replica behind has priority"
+PRIORITY = 100
+SEEN_S = 0.5  # until Sentinels have seen a priority
 PROGRESS_S = 60.0
 PAGE = 5_000
 
 
 @dataclass
 class Result:
-    """What a run found. losses: of each measured stream the failovers that lost something, and the entries."""
+    """What a run found. losses: of each measured stream and lag the entries that each failover lost."""
 
     verdict: Verdict = field(default_factory=Verdict)
     failovers: Counter[str] = field(default_factory=Counter)
     switched_s: list[float] = field(default_factory=list)
-    losses: dict[str, list[int]] = field(default_factory=dict)
+    losses: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     told: int = 0
     tries: int = 0
     jobs: int = 0
@@ -46,8 +50,9 @@ class Result:
         if self.switched_s:
             middle, longest = statistics.median(self.switched_s), max(self.switched_s)
             lines.append(f"another server was the primary after {middle:.1f} s (median), {longest:.1f} s (longest)")
-        for stream, found in self.losses.items():
-            lines.append(f"not promised, {stream}: {sum(map(bool, found))} of {len(found)} lost, {sum(found)} entries")
+        for (stream, lag), found in sorted(self.losses.items()):
+            runs = f"{sum(map(bool, found))} of {len(found)} failovers lost something, {sum(found)} entries in all"
+            lines.append(f"not promised: {stream}, {lag}: {runs}")
         lines += [f"{count} x the query stopped and was started again: {why}" for why, count in self.stops.items()]
         lines += self.verdict.examples
         verdict = self.verdict
@@ -71,7 +76,7 @@ class Run:
         self.chance = random.Random(seed)
         self.say = say
         self.query = query
-        self.result = Result(losses={stream: [] for stream, _, _ in MEASURED})
+        self.result = Result()
         self.client = machines.remote_client()
         self.promised: list[Producer] = []
         self.measured: list[Producer] = []
@@ -109,7 +114,7 @@ class Run:
             client.start()
         try:
             if self.query is not None:
-                self.query.start()
+                self.query.keep_going()
             for number in range(failovers):
                 self._work_for_a_while()
                 kind = self.how[number % len(self.how)]
@@ -133,21 +138,27 @@ class Run:
         wait_for(self.clients, lambda: all(one.next > before[one] for one in producers), PROGRESS_S)
         if self.query is not None:
             rows = self.query.rows()
-            wait_for(self.clients, lambda: self.query is None or self.query.rows() > rows, PROGRESS_S * 2)
+            wait_for(self.clients, lambda: self._query_has_more_than(rows), PROGRESS_S * 2)
         time.sleep(self.chance.uniform(0.0, 0.5))
+
+    def _query_has_more_than(self, rows: int) -> bool:
+        assert self.query is not None
+        self.query.keep_going()
+        return self.query.rows() > rows
 
     def _fail_over(self, kind: str) -> float:
         former = self.machines.named()
         assert former is not None
-        behind = self._freeze_one(former) if self.chance.random() < 0.5 else None
+        lag = self.chance.choice((LEVEL, BEHIND, PREFERRED))
+        behind = None if lag == LEVEL else self._leave_behind(former, lag)
         if kind == DESTROYED:
             former.destroy(directory_first=self.chance.random() < 0.5)
         else:
             former.cable.cut()
         if behind is not None:
-            behind.node.thaw()
+            former.cable.drop_replica(behind.address)
         chosen, taken_s = self.machines.wait_for_another(former)
-        self.result.failovers[kind + (", a replica behind" if behind else "")] += 1
+        self.result.failovers[kind] += 1
         self.result.switched_s.append(taken_s)
         self._look(chosen)
         if kind == DESTROYED:
@@ -156,14 +167,19 @@ class Run:
         else:
             time.sleep(self.chance.uniform(0.0, 1.0))
             former.cable.mend()
+        if behind is not None:
+            behind.node.client.config_set("replica-priority", PRIORITY)
         self.machines.wait_until_whole()
-        self._measure()
+        self._measure(lag)
         return taken_s
 
-    def _freeze_one(self, former: Machine) -> Machine:
-        """Have one replica stand still for a moment, so that it lacks what was written last."""
+    def _leave_behind(self, former: Machine, lag: str) -> Machine:
+        """Have one replica lack what is written from now on, without a sign of it."""
         chosen = self.chance.choice([machine for machine in self.machines.machines if machine is not former])
-        chosen.node.freeze()
+        if lag == PREFERRED:
+            chosen.node.client.config_set("replica-priority", PRIORITY // 10)
+            time.sleep(SEEN_S)
+        former.cable.hold_replica(chosen.address)
         time.sleep(self.chance.uniform(0.05, 0.3))
         return chosen
 
@@ -181,7 +197,7 @@ class Run:
             found.setdefault(producer.stream, []).append(producer)
         return found
 
-    def _measure(self) -> None:
+    def _measure(self, lag: str) -> None:
         """Count what the clients lost that were promised nothing."""
         for producer in self.measured:
             told = dict(producer.told)
@@ -193,7 +209,7 @@ class Run:
                 if entry_id not in there:
                     found.note("lost", number)
                     producer.told.pop(number)
-            self.result.losses[producer.stream].append(found.lost)
+            self.result.losses.setdefault((producer.stream, lag), []).append(found.lost)
 
     def _finish(self) -> None:
         """Let the producers end, the workers and the query catch up, and look at everything."""
