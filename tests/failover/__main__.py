@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +14,6 @@ from tests.failover.run import CUT_OFF, DESTROYED, Result, Run
 
 HOW = {"destroyed": [DESTROYED], "cut-off": [CUT_OFF], "mixed": [DESTROYED, CUT_OFF]}
 PARTS = ("producers", "groups", "spark")
-OLDER = "redis-server 7.0.15"
 
 
 def say(line: str) -> None:
@@ -22,15 +22,19 @@ def say(line: str) -> None:
 
 
 def programs(which: str) -> list[tuple[str, Path | str]]:
-    """Return the names and programs of the Sentinels."""
+    """Return the names and programs of the Sentinels. Raises: SystemExit when there is none of those."""
     installed = shutil.which("redis-server")
     found: list[tuple[str, Path | str]] = []
     if which in ("8", "both"):
         found.append(("Sentinels of Redis 8.10.2", newest_redis()))
     if which in ("7", "both"):
-        if installed is None:
+        if installed is not None:
+            version = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True).stdout
+            found.append((f"Sentinels of {version.partition(' sha')[0]}", installed))
+        elif not found:
             raise SystemExit("failover: no redis-server in PATH: install it, or give --sentinel 8")
-        found.append((f"Sentinels of {installed}", installed))
+        else:
+            say("no redis-server in PATH: only Sentinels of Redis 8.10.2")
     return found
 
 

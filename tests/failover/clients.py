@@ -131,18 +131,16 @@ class Worker(Client):
     def work(self) -> None:
         """Take some entries, and finish them."""
         known = set(self.done)
-        start = self._from
-        reply = self._client.xreadgroup(GROUP, self.name, {"jobs": start}, count=5, block=None if start == "0" else 200)
-        entries = list(reply.values())[0] if isinstance(reply, dict) else reply[0][1] if reply else []
-        if entries and isinstance(entries[0], list):
-            entries = [pair for page in entries for pair in page]
+        block_ms = None if self._from == "0" else 200
+        reply = self._client.xreadgroup(GROUP, self.name, {"jobs": self._from}, count=5, block=block_ms)
+        entries = reply[0][1] if reply else []
         if not entries:
             self._from = ">"
             return
         self.again.update(entry_id for entry_id, _ in entries if entry_id in known)
         while not self.is_over.is_set() and not self._finish(entries):
             pass
-        
+
     def failed(self, error: Exception) -> None:
         """Begin with what this consumer was given before: the new primary may know of it."""
         self._from = "0"

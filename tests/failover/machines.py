@@ -58,7 +58,9 @@ class Machines:
         self.machines = machines
         self.ports = sentinel_ports
         self.directory = directory
-        self._sentinels = [redis.Redis(port=port, socket_timeout=TIMEOUT_S, decode_responses=True) for port in sentinel_ports]
+        self._sentinels = [
+            redis.Redis(port=port, socket_timeout=TIMEOUT_S, decode_responses=True) for port in sentinel_ports
+        ]
 
     @property
     def url(self) -> str:
@@ -69,12 +71,14 @@ class Machines:
         """Return a client that asks the Sentinels for the primary, and sends nothing again by itself."""
         found = Sentinel([("127.0.0.1", port) for port in self.ports], socket_timeout=TIMEOUT_S)
         retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
-        return found.master_for(NAME, retry=retry, socket_timeout=TIMEOUT_S)
+        return found.master_for(NAME, retry=retry, socket_timeout=TIMEOUT_S, protocol=2)
 
     def named(self) -> Machine | None:
         """Return the machine that all Sentinels name as the primary; None while they do not agree."""
         try:
-            places = {tuple(one.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)) for one in self._sentinels}
+            places = {
+                tuple(one.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)) for one in self._sentinels
+            }
         except redis.RedisError:
             return None
         ports = {int(port) for _, port in places}
@@ -106,6 +110,16 @@ class Machines:
         except redis.RedisError:
             return False
 
+    def wait_until_seen(self, replica: Machine, field: str, value: str) -> None:
+        """Wait until all Sentinels say this of a replica. Raises: AssertionError."""
+
+        def is_seen() -> bool:
+            said = [state for one in self._sentinels for state in one.execute_command("SENTINEL", "REPLICAS", NAME)]
+            its = [state[field] for state in said if int(state["port"]) == replica.address]
+            return its == [value] * len(self.ports)
+
+        wait_until(is_seen, f"Sentinels see {field} {value}")
+
     def wait_until_whole(self) -> None:
         """Wait for that. Raises: AssertionError, with the ends of the logs."""
         try:
@@ -134,7 +148,9 @@ def _finds_all_well(sentinel: redis.Redis) -> bool:
 
 
 @contextmanager
-def three_machines(program: Path | str, directory: Path) -> Iterator[Machines]:
+def three_machines(
+    program: Path | str, directory: Path, down_ms: tuple[int, int, int] = (800, 900, 1_000)
+) -> Iterator[Machines]:
     """Run three servers, the first one as the primary, and three Sentinels of a program that watch them."""
     with ExitStack() as stack:
         cables = stack.enter_context(Cables())
@@ -146,5 +162,5 @@ def three_machines(program: Path | str, directory: Path) -> Iterator[Machines]:
             machines.append(machine)
         for machine in machines[1:]:
             wait_until(machine.node.is_linked, "the replica is linked")
-        ports = stack.enter_context(sentinels(program, directory, machines[0].address))
+        ports = stack.enter_context(sentinels(program, directory, machines[0].address, down_ms=down_ms))
         yield Machines(machines, ports, directory)

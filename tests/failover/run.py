@@ -1,4 +1,4 @@
-"""One run: clients at work, and a primary that is destroyed or cut off again and again; each time a look at the next."""
+"""One run: clients at work, and a primary that is destroyed or cut off again and again."""
 
 import random
 import statistics
@@ -17,12 +17,11 @@ from tests.failover.verdict import Entry, Verdict, judge, judge_once
 
 DESTROYED, CUT_OFF = "destroyed", "cut-off"
 PROMISED = "orders"  # what its producers wait for both replicas for
-# What is measured and not promised: the stream, the replicas that its producer waits for, whether it sits at the primary.
+# Measured, not promised: the stream, the replicas that its producer waits for, whether it is on the primary's machine.
 MEASURED = (("wait-1", 1, False), ("wait-0", 0, False), ("local-0", 0, True))
 # How far the replicas are when it happens: level; one behind by a moment; and this one is what the priorities prefer.
 LEVEL, BEHIND, PREFERRED = "replicas level", "one replica behind", "the replica behind has priority"
 PRIORITY = 100
-SEEN_S = 0.5  # until Sentinels have seen a priority
 PROGRESS_S = 60.0
 PAGE = 5_000
 
@@ -45,7 +44,9 @@ class Result:
     def lines(self) -> list[str]:
         """Return the run in words."""
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.failovers.items()))
-        told = f"{self.told:,} entries told as stored, {self.jobs:,} jobs acknowledged, {self.rows:,} rows through Spark"
+        told = (
+            f"{self.told:,} entries told as stored, {self.jobs:,} jobs acknowledged, {self.rows:,} rows through Spark"
+        )
         lines = [f"{self.failovers.total()} failovers ({counts}) in {self.seconds:.0f} s; {told}"]
         if self.switched_s:
             middle, longest = statistics.median(self.switched_s), max(self.switched_s)
@@ -178,7 +179,7 @@ class Run:
         chosen = self.chance.choice([machine for machine in self.machines.machines if machine is not former])
         if lag == PREFERRED:
             chosen.node.client.config_set("replica-priority", PRIORITY // 10)
-            time.sleep(SEEN_S)
+            self.machines.wait_until_seen(chosen, "slave-priority", str(PRIORITY // 10))
         former.cable.hold_replica(chosen.address)
         time.sleep(self.chance.uniform(0.05, 0.3))
         return chosen
