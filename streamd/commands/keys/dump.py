@@ -39,8 +39,7 @@ def dump(context: Context, args: list[bytes]) -> Reply:
 
 
 def _steps(value: KeyValue) -> Iterator[Reply]:
-    for payload in payload_in_steps(value):
-        yield payload
+    yield from payload_in_steps(value)
 
 
 class _Options:
