@@ -21,8 +21,8 @@ from streamd.replication.history import History
 from streamd.replication.standing import Standing
 from streamd.replication.taking_over import TakingOver, TornState
 
-# Idempotent IDs are freed so much later than they have ended by the primary's clock, which may be set back a little. The
-# clock here does not count: it may be ahead.
+# Idempotent IDs are freed so much later than they have ended by the primary's clock, which may be set back a little.
+# (The clock here does not count: it may be ahead.)
 _SWEPT_LATER_MS: Final = 60_000
 
 
