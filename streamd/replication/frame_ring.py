@@ -32,7 +32,11 @@ class FrameRing:
 
     def trim(self, keep_from: int | None) -> None:
         """Drop the oldest frames that have no room; keep_from: as above."""
-        while self._frames and self.size_bytes > self.bytes_max and (keep_from is None or self._frames[0].after <= keep_from):
+        while (
+            self._frames
+            and self.size_bytes > self.bytes_max
+            and (keep_from is None or self._frames[0].after <= keep_from)
+        ):
             dropped = self._frames.popleft()
             self.size_bytes -= len(dropped.data)
             self.start, self._before = dropped.after, dropped.hash
