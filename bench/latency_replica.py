@@ -1,4 +1,4 @@
-"""Work of replication during which another client's PING is measured: a full copy, on the primary and on the replica."""
+"""Full copies, on the primary and on the replica, during which another client's PING is measured."""
 
 import multiprocessing
 import time
