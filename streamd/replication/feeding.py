@@ -15,6 +15,7 @@ from streamd.connected.replication_ports import Greeting
 from streamd.connected.state import State
 from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
+from streamd.replication.copy_lines import make_line
 from streamd.replication.frame import Frame, make_ask, make_frame
 from streamd.replication.frame_ring import FrameRing
 from streamd.replication.standing import Standing
@@ -253,13 +254,13 @@ class Feeding:
 
     def _pieces(self, follower: Follower, sizes: list[int], backups: Backups) -> Iterator[bytes]:
         """Yield the files up to their sizes, and the frames that have come since."""
-        history = self._standing.history
-        yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), follower.sent)
+        replid, offset = self._standing.history.replid, follower.sent
+        yield b"+FULLRESYNC %b %d streamd\r\n" % (replid.encode(), offset)
         keys = sum(len(db.values) for db in self._state.keyspace)
-        yield b"#streamd files %d %d\n" % (len(sizes), keys)
+        yield make_line(replid, offset, b"files", len(sizes), keys)
         digest = xxh3_64()
         for number, size in enumerate(sizes):
-            yield b"#streamd file %d\n" % size
+            yield make_line(replid, offset, b"file", size)
             at = 0
             while at < size:
                 piece = backups.read(follower.client, number, at, min(READ_BYTES_MAX, size - at))
@@ -268,7 +269,7 @@ class Feeding:
                 digest.update(piece)
                 at += len(piece)
                 yield piece
-        yield b"#streamd whole %016x\n" % digest.intdigest()
+        yield make_line(replid, offset, b"whole", b"%016x" % digest.intdigest())
         backups.end(follower.client)
         ring = self.ring
         assert ring is not None

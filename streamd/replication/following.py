@@ -4,11 +4,13 @@ connect -> connecting -> handshake -> (waiting ->) connected, or sync -> load ->
 connection, and the link begins again after a pause.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from streamd.base.log import log
 from streamd.durability.incoming import Incoming
+from streamd.replication.copy_lines import words_of
 from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
 from streamd.replication.standing import Standing
 
@@ -16,6 +18,8 @@ LINE_BYTES_MAX: Final = 1_024
 FILES_MAX: Final = 64
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
+_REPLID: Final = re.compile("[0-9a-f]{40}")
+_OFFSET: Final = re.compile("[0-9]{1,18}")
 
 
 class LinkFault(Exception):
@@ -236,15 +240,15 @@ class Link:
         if self._incoming is not None:
             self._take_file_line(line)
         elif self._step == "files":
-            words = line.split()
-            if words[:2] != [b"#streamd", b"files"] or len(words) != 4 or not 1 <= int(words[2]) <= FILES_MAX:
+            words = words_of(line, self._replid, self._offset)
+            if words[:1] != [b"files"] or len(words) != 3 or not 1 <= int(words[1]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
-            if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
+            if not int(words[2]) and not self._may_empty and self._is_foreign() and self._host.keys():
                 raise LinkFault(
                     f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
                     "send REPLICAOF again to have them removed"
                 )
-            self._incoming = self._host.receive(int(words[2]))
+            self._incoming = self._host.receive(int(words[1]))
             self.state = "sync"
         else:
             self._take_reply(line)
@@ -254,12 +258,12 @@ class Link:
         return self._replid not in (history.replid, history.replid2)
 
     def _take_file_line(self, line: bytes) -> None:
-        incoming, words = self._incoming, line.split()
+        incoming, words = self._incoming, words_of(line, self._replid, self._offset)
         assert incoming is not None
-        if words[:2] == [b"#streamd", b"file"] and len(words) == 3:
-            incoming.begin_file(int(words[2]))
-        elif words[:2] == [b"#streamd", b"whole"] and len(words) == 3 and incoming.is_whole:
-            if words[2] != b"%016x" % incoming.digest():
+        if words[:1] == [b"file"] and len(words) == 2:
+            incoming.begin_file(int(words[1]))
+        elif words[:1] == [b"whole"] and len(words) == 2 and incoming.is_whole:
+            if words[1] != b"%016x" % incoming.digest():
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
@@ -323,6 +327,8 @@ class Link:
             raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
+        if len(words) < 3 or not _REPLID.fullmatch(words[1]):
+            raise LinkFault(f"the primary says: {text}")
         if words[0] == "CONTINUE" and len(words) == 3:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
@@ -331,7 +337,7 @@ class Link:
                 self._standing.history = history.branched(words[1])
                 self._host.renamed()
             self._go_on()
-        elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
+        elif words[0] == "FULLRESYNC" and len(words) == 4 and _OFFSET.fullmatch(words[2]):
             self._replid, self._offset = words[1], int(words[2])
             self._earlier = ()
             self._step = "files"

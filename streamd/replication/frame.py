@@ -75,6 +75,11 @@ def make_ask(offset: int) -> bytes:
     return b"#streamd ask %d\n" % offset
 
 
+def seeded_hash(data: bytes, replid: str, before: int, after: int) -> int:
+    """Return the xxh3-64 of what is sent about a part of a history."""
+    return xxh3_64_intdigest(data, _seed(replid, before, after))
+
+
 class FrameReader:
     """Cuts received bytes into frames, and checks that each continues the one before it.
 
@@ -134,7 +139,7 @@ class FrameReader:
             return None
         copy = bytes(memoryview(data)[:whole])
         body, digest = copy[end + 1 :], int(head[4], 16)
-        if not any(digest == xxh3_64_intdigest(body, _seed(replid, before, after)) for replid in self._replids):
+        if not any(digest == seeded_hash(body, replid, before, after) for replid in self._replids):
             raise ForeignFrame(f"the frame from {before} to {after} does not match its checksum")
         del data[:whole]
         self._wanted = 0
