@@ -232,7 +232,7 @@ class Feeding:
         """Begin to send the whole state, once the journal was rewritten for that. Raises: CommandError."""
         self.begin()
         try:
-            begun = backups.begin(client)
+            begun = backups.begin(client, shares=True)
         except TooManyBackups:
             raise CommandError("NOMASTERLINK Can't SYNC: too many copies are under way")
         if begun is None:

@@ -18,6 +18,8 @@ LINE_BYTES_MAX: Final = 1_024
 FILES_MAX: Final = 64
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
+# A replica that needs the whole state again before that is too slow for its primary: it comes ever later.
+_COPY_HOLDS_MS: Final = 60_000
 _REPLID: Final = re.compile("[0-9a-f]{40}")
 _OFFSET: Final = re.compile("[0-9]{1,18}")
 
@@ -108,7 +110,7 @@ class Link:
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
-        self._must_copy = self._may_empty = self._promotes = False
+        self._must_copy = self._may_empty = self._promotes = self._is_copied = False
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
@@ -155,7 +157,8 @@ class Link:
             self.fail(LinkFault(f"nothing has come for {(now_ms - self.last_ms) // 1000} seconds"))
         elif self.state == "connected" and now_ms - self._acked_ms >= 1_000:
             self._acked_ms = now_ms
-            self._failures = 0  # it holds
+            if not self._is_copied or now_ms - self.up_ms >= _COPY_HOLDS_MS:
+                self._failures = 0  # it holds
             self._host.acknowledge()
 
     def connected(self) -> None:
@@ -189,6 +192,7 @@ class Link:
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
         self._must_copy = self._may_empty = False
+        self._is_copied = True
         self._incoming = None
         self._go_on()
         self._host.pause_reading(False)
@@ -333,6 +337,7 @@ class Link:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
             self._earlier = (history.replid, history.replid2)
+            self._is_copied = False
             if words[1] != history.replid:
                 self._standing.history = history.branched(words[1])
                 self._host.renamed()
