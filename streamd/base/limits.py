@@ -54,6 +54,8 @@ OUTPUT_STALLED_MS_MAX: Final = 60_000
 LAST_TURN_US: Final = 20_000
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
 OUTPUT_PUBSUB_BYTES_MAX: Final = 32 * MIB
+# Redis's hard client-output-buffer-limit for replicas. Here all replicas share these bytes.
+OUTPUT_REPLICAS_BYTES_MAX: Final = 256 * MIB
 
 # A reply of more items (entries, pending entries, keys, fields) is made in slices: it takes a millisecond or more.
 SLICED_ITEMS_MIN: Final = 4_000
