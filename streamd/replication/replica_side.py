@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from streamd.base.errors import reason_of
 from streamd.base.log import log
@@ -20,6 +20,10 @@ from streamd.replication.frame import Frame
 from streamd.replication.history import History
 from streamd.replication.standing import Standing
 from streamd.replication.taking_over import TakingOver, TornState
+
+# Idempotent IDs are freed so much later than they have ended by the primary's clock, which may be set back a little.
+# (The clock here does not count: it may be ahead.)
+_SWEPT_LATER_MS: Final = 60_000
 
 
 class Network(Protocol):
@@ -66,6 +70,7 @@ class ReplicaSide:
         config = state.config
         self.link = Link(standing, self, state.clock.monotonic_ms, lambda: config.integer("repl-timeout") * 1_000)
         self.clock_skew = ClockSkew()
+        self._told_ms = 0  # by the primary, of its clock
         self._applier: FrameApplier | None = None
         self.client: Client | None = None
         self._taking: TakingOver | None = None
@@ -89,7 +94,9 @@ class ReplicaSide:
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
         self.link.tick()
-        return self._taking is not None and self._load_slice(self._taking, stop)
+        if self._taking is not None:
+            return self._load_slice(self._taking, stop)
+        return self._state.sweeper.run(self._told_ms - _SWEPT_LATER_MS, stop)
 
     # -- the link's host ------------------------------------------------------------------------------------------
 
@@ -109,6 +116,7 @@ class ReplicaSide:
         """Close the connection to the primary."""
         self._network.close()
         self.clock_skew.forget()
+        self._told_ms = 0
         self._taking = self._incoming = None
         client, self.client = self.client, None
         if client is not None:
@@ -167,6 +175,7 @@ class ReplicaSide:
     def told_time(self, unix_ms: int) -> None:
         """Compare the clock here with a time of the primary's."""
         self.clock_skew.note(unix_ms, self._state.clock.now_ms())
+        self._told_ms = unix_ms
 
     def on_synced(self) -> None:
         """Say that the journal is on the disk, if the primary has asked and waits for that."""

@@ -182,7 +182,7 @@ class Node(Restartable):
         self.is_stopped = False  # as by SIGSTOP: its connections stay
         self.connections: set[Connection] = set()
         self._ends_turn = False
-        self.network = Network(world, self)
+        self.network = world.make_network(self)
         self.own_clock = NodeClock(world)
         self.own_clock.skew_ms = world.skews_ms.get(port, 0)
         super().__init__(
@@ -294,6 +294,10 @@ class World:
         self.skews_ms: dict[int, int] = {}
         self.make_wire = Wire
         self._watch_ns = 0
+
+    def make_network(self, node: "Node") -> Network:
+        """Return what a server's link has for its connections."""
+        return Network(self, node)
 
     def stopwatch(self) -> int:
         self._watch_ns += 1_000

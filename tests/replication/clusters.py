@@ -98,21 +98,25 @@ def nodes(directory: Path, replicas: int, *options: str) -> Iterator[list[Node]]
 
 @contextmanager
 def sentinels(
-    program: Path | str, directory: Path, primary: int, watching: list[str] | None = None
+    program: Path | str,
+    directory: Path,
+    primary: int,
+    watching: list[str] | None = None,
+    down_ms: tuple[int, int, int] = (800, 900, 1_000),
 ) -> Iterator[list[int]]:
     """Run three Sentinels that watch a primary as `mymaster`; yield their ports when they know each other and all.
 
-    watching: their lines about it, None for such that switch within seconds.
+    watching: their lines about it, None for such that switch within seconds, by the down-after-milliseconds of each.
     """
     ports, processes = [], []
     try:
-        for down_ms in (800, 900, 1_000):
+        for its_down_ms in down_ms:
             port = free_port()
             place = directory / f"sentinel-{port}"
             place.mkdir()
             configuration = place / "sentinel.conf"
             here = [f"port {port}", "bind 127.0.0.1", f"dir {place}", f"logfile {place}.log"]
-            lines = here + (watching or _watching(primary, down_ms))
+            lines = here + (watching or _watching(primary, its_down_ms))
             configuration.write_text("".join(f"{line}\n" for line in lines))
             words = [str(program), str(configuration), "--sentinel"]
             processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))

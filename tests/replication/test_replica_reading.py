@@ -187,6 +187,31 @@ def test_streams_that_a_promoted_server_makes_have_its_own_settings(pair):
     assert state_of(replica.start_again()) == here
 
 
+@pytest.mark.parametrize("skew_ms", [0, -3_600_000, 3_600_000])
+def test_windows_of_producers_that_have_gone_are_freed_a_minute_after_the_primarys_clock(skew_ms):
+    world = World(5)
+    world.skews_ms[2] = skew_ms
+    primary, replica = Node(world, 1), Node(world, 2)
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    primary.ask(
+        "XADD s 1-1 f v;XCFGSET s IDMP-DURATION 100;" + ";".join(f"XADD s IDMP p{n} 1 * f v" for n in range(300))
+    )
+    world.link_up(replica, primary)
+    table = replica.engine.state.keyspace[0].values[b"s"].idmp
+
+    def pass_s(seconds):
+        until_ms = world.clock.monotonic_ms() + seconds * 1_000
+        world.go_on(lambda: world.clock.monotonic_ms() >= until_ms)
+
+    pass_s(150)
+    assert primary.ask("XADD s IDMP p1 1 * f v") != primary.ask("XADD s IDMP p2 2 * f v")
+    assert primary.engine.state.keyspace[0].values[b"s"].idmp.pids_tracked == 2
+    assert table.pids_tracked >= 300
+    pass_s(30)
+    assert table.pids_tracked == 2
+
+
 READS = (
     "GET k", "MGET k k", "EXISTS k", "STRLEN k", "HGET h a", "HGETALL h", "HMGET h a b", "HLEN h", "HGET t a",
     "HGETALL t", "ZSCORE z m", "ZRANGE z 0 -1", "SISMEMBER m a", "LRANGE l 0 -1", "XRANGE s - + COUNT 2", "XLEN s",
