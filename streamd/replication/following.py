@@ -69,6 +69,9 @@ class Host(Protocol):
     def not_promoted(self, why: str) -> None:
         """It is not; this link follows nobody."""
 
+    def is_busy(self) -> bool:
+        """Return whether a script was interrupted: nothing changes before its end."""
+
     def keys(self) -> int:
         """Return how many keys there are here."""
 
@@ -107,6 +110,7 @@ class Link:
         self._failures = 0
         self._next_ms = 0
         self._lines = b""
+        self._kept = b""  # what has come while a script was interrupted
         self._step = ""
         self._replid = ""
         self._earlier: tuple[str, ...] = ()
@@ -145,6 +149,10 @@ class Link:
         """Do what is due."""
         if not self.is_active:
             return
+        if self._kept and not self._host.is_busy():
+            kept, self._kept = self._kept, b""
+            self._host.pause_reading(False)
+            self.received(kept)
         now_ms = self._now_ms()
         if self.state == "connect":
             primary = self._standing.primary
@@ -183,6 +191,10 @@ class Link:
     def received(self, data: bytes) -> None:
         """Take bytes of the primary."""
         self.last_ms = self._now_ms()
+        if self.state != "load" and (self._kept or self._host.is_busy()):
+            self._kept += data
+            self._host.pause_reading(True)
+            return
         try:
             if self._frames is not None:
                 self._take_frames(data)
@@ -409,7 +421,7 @@ class Link:
                 self.down_ms = self._now_ms()
         self.state = "connect"
         self._frames = None
-        self._lines = b""
+        self._lines = self._kept = b""
         if self._incoming is not None:
             self._incoming.abandon()
             self._incoming = None
