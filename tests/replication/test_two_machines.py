@@ -74,7 +74,7 @@ class Producer(threading.Thread):
     def run(self) -> None:
         """Add until the end."""
         client = self._clients[0]
-        while not self._ends.is_set():
+        while not self._ends.wait(0.002):
             try:
                 client.execute_command("XADD", "orders", "IDMP", "svc-7", self.answered, "*", "n", self.answered)
                 self.answered += 1
