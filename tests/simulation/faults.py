@@ -204,9 +204,19 @@ class Faults:
             return
         first, second = chance.sample(others, 2)
         dying = chance.choice(
-            ([primary], [primary], [primary], [first], [primary, first], [primary, first, second], [first, second])
+            (
+                [primary],
+                [primary],
+                [first],
+                [primary, first],
+                [first, second],
+                [primary, first, second],
+                [primary, first, second],
+            )  # fmt: skip
         )
-        loser = chance.choice(dying) if self._may_lose and chance.random() < 0.7 else None
+        loser = (dying[0] if chance.random() < 0.7 else chance.choice(dying)) if self._may_lose else None
+        if chance.random() < 0.25:
+            loser = None
         is_dark = chance.random() < 0.5  # all others by power, where the disk has all that was acknowledged
         for node in dying:
             if not node.runs:
@@ -273,14 +283,17 @@ class Faults:
     def _be_quick(self) -> None:
         self.world.net.slow_ms = 0
 
+    def _be_quick_disk(self, node: SimulatedNode, ms: int) -> None:
+        node.slow_disk_ms = ms
+
     def _hurt_disk(self, node: SimulatedNode, what: str) -> None:
         if not node.runs:
             return
         chance = self.chance
         if what == "slow disk":
-            node.slow_disk_ms = chance.choice((30, 500, 2_500))
+            before_ms, node.slow_disk_ms = node.slow_disk_ms, chance.choice((30, 500, 2_500))
             self.note(f"the disk of {node.port} is slow")
-            self._lasts(lambda: setattr(node, "slow_disk_ms", 0), chance.randrange(4_000))
+            self._lasts(lambda: self._be_quick_disk(node, before_ms), chance.randrange(4_000))
             return
         self.world.has_bad_disk = True
         disk = node.disk
