@@ -10,8 +10,9 @@ import os
 import sys
 import time
 
-from tests.simulation.many_seeds import Goal, outcomes
-from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.many_seeds import Goal, outcomes, run_seed
+from tests.simulation.planted import BUGS
+from tests.simulation.simulation import Outcome
 
 
 def show(outcome: Outcome) -> None:
@@ -31,17 +32,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--at-least", type=int, default=0, help="so many seeds, however long they take")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant this bug")
     args = parser.parse_args()
     if args.seed is not None:
-        outcome = simulate(args.seed)
+        outcome = run_seed(args.seed, args.bug)
         show(outcome)
         return 1 if outcome.broken else 0
     seconds = args.seconds if args.minutes is None else args.minutes * 60
-    seeds = args.seeds if args.seeds is not None or seconds is not None else 1_000
+    seeds = args.seeds if args.seeds is not None else 1_000 if seconds is None else sys.maxsize
     first = args.first if args.first >= 0 else time.time_ns() // 1_000_000
     goal = Goal(seeds, seconds, args.at_least)
     began_s, told, switches, last = time.monotonic(), 0, 0, first
-    for outcome in outcomes(first, args.workers, goal):
+    for outcome in outcomes(first, args.workers, goal, args.bug):
         goal.done += 1
         told += outcome.told
         switches += outcome.switches

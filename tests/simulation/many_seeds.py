@@ -4,37 +4,45 @@ import multiprocessing
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count, islice
 
+from tests.simulation.planted import BUGS, planted
 from tests.simulation.simulation import Outcome, simulate
 
 _FAILURES_MAX = 5
 _CHUNK = 4
 
 
-def run_chunk(seeds: list[int]) -> list[Outcome]:
+def run_seed(seed: int, bug: str | None) -> Outcome:
+    """Run a seed, with a planted bug if one is named."""
+    with planted(BUGS[bug]) if bug else nullcontext():
+        return simulate(seed)
+
+
+def run_chunk(seeds: list[int], bug: str | None) -> list[Outcome]:
     """Run some seeds; the history of those that break nothing is left out."""
-    return [one if one.broken else replace(one, lines=[]) for one in map(simulate, seeds)]
+    return [one if one.broken else replace(one, lines=[]) for one in (run_seed(seed, bug) for seed in seeds)]
 
 
-def outcomes(first: int, workers: int, goes_on: "Goal") -> Iterator[Outcome]:
+def outcomes(first: int, workers: int, goal: "Goal", bug: str | None = None) -> Iterator[Outcome]:
     """Yield the outcomes of seeds from the first one on, as long as the goal wants more."""
     seeds = count(first)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(run_chunk, list(islice(seeds, _CHUNK))) for _ in range(2 * workers)}
+        running = {pool.submit(run_chunk, list(islice(seeds, _CHUNK)), bug) for _ in range(2 * workers)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for one in done:
                 yield from one.result()
-            while len(running) < 2 * workers and goes_on.wants(len(running) * _CHUNK):
-                running.add(pool.submit(run_chunk, list(islice(seeds, _CHUNK))))
+            while len(running) < 2 * workers and goal.wants(len(running) * _CHUNK):
+                running.add(pool.submit(run_chunk, list(islice(seeds, _CHUNK)), bug))
 
 
 class Goal:
-    """How many seeds are run: a number of them, or as many as some seconds allow, at least a number."""
+    """How many seeds are run: so many, or as many as some seconds allow, but at least a number."""
 
-    def __init__(self, seeds: int | None, seconds: float | None, at_least: int) -> None:
+    def __init__(self, seeds: int, seconds: float | None, at_least: int) -> None:
         self._seeds = seeds
         self._until_s = None if seconds is None else time.monotonic() + seconds
         self._at_least = at_least
@@ -43,9 +51,6 @@ class Goal:
     def wants(self, running: int) -> bool:
         """Return whether another seed is to be begun."""
         begun = self.done + running
-        if self.failed >= _FAILURES_MAX:
+        if self.failed >= _FAILURES_MAX or begun >= self._seeds:
             return False
-        if self._until_s is not None and self._seeds is None:
-            return begun < self._at_least or time.monotonic() < self._until_s
-        is_late = self._until_s is not None and time.monotonic() >= self._until_s
-        return begun < (self._seeds or 0) and not is_late
+        return self._until_s is None or begun < self._at_least or time.monotonic() < self._until_s
