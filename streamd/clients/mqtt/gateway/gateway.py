@@ -59,6 +59,7 @@ from streamd.clients.topics.handle import read_abilities
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
 _BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
+_START_S: Final = 10.0  # for the store, at the start
 _LOOKS_AT_ONCE: Final = 1_000  # at the owners of sessions
 _LOGGED_PER_S: Final = 20  # lines of one kind
 
@@ -196,7 +197,8 @@ class Gateway:
         self._tick()
 
     async def _until_up(self) -> None:
-        for _ in range(500):
+        until_s = self.loop.time() + _START_S
+        while self.loop.time() < until_s:
             if self.link.is_up:
                 return
             if self.link.fault and self.link.fault.startswith(("WRONGPASS", "NOAUTH", "NOPERM", "it does not speak")):
