@@ -1,4 +1,4 @@
-"""`python -m bench.mqtt_replicas`: point to point through a gateway whose store has a replica, waiting for it or not."""
+"""`python -m bench.mqtt_replicas`: a gateway that waits for its store's replica, beside one that does not."""
 
 import json
 import subprocess
