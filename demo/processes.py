@@ -14,16 +14,26 @@ class ChildFailed(Exception):
 
 
 class Child:
-    """`python -m module arguments...` in a session of its own, so that Ctrl-C reaches the demo alone."""
+    """`python -m module arguments...` in a session of its own, so that Ctrl-C reaches the demo alone.
+
+    program: the words of another program, which gets the arguments in place of a module.
+    """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.log = log
+        words = program or (sys.executable, "-m", module)
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                [*words, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -181,7 +181,7 @@ class Run:
             chosen.node.client.config_set("replica-priority", PRIORITY // 10)
             self.machines.wait_until_seen(chosen, "slave-priority", str(PRIORITY // 10))
         former.cable.hold_replica(chosen.address)
-        time.sleep(self.chance.uniform(0.05, 0.3))
+        time.sleep(self.chance.uniform(0.05, 0.8))
         return chosen
 
     # --- what is looked at -------------------------------------------------------------------------------------------
