@@ -1,7 +1,6 @@
 """`python -m demo.failover`: the primary's machine is destroyed under a producer and a Spark job; nothing is lost."""
 
 import argparse
-import re
 import shutil
 import sys
 import time
@@ -14,7 +13,7 @@ from rich.console import Console
 from bench.ports import free_port
 from demo.check import Comparison, compare
 from demo.ending import DemoFailed, tell
-from demo.processes import Child
+from demo.processes import Child, interrupted_later
 from spark_source.java import NoJava, spark_environment
 
 PRODUCER = Path(__file__).resolve().parents[1] / "examples" / "failover_producer.py"
@@ -98,9 +97,13 @@ class FailoverDemo:
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str, module: str, words: Sequence[str], program: Sequence[str] = (), **environment: str) -> Child:
-        child = Child(name, module, words, self.directory / f"{name}-{len(self.children)}.log", environment, program)
-        self.children.append(child)
+    def _start(
+        self, name: str, module: str, words: Sequence[str], program: Sequence[str] = (), **environment: str
+    ) -> Child:
+        log = self.directory / f"{name}-{len(self.children)}.log"
+        with interrupted_later():
+            child = Child(name, module, words, log, environment, program)
+            self.children.append(child)
         return child
 
     def _start_server(self, server: Server, primary: Server | None) -> None:

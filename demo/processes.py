@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -102,6 +103,20 @@ class Child:
             except subprocess.TimeoutExpired:
                 pass
         self.kill()
+
+
+@contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back: a process that is started, but not noted yet, would be left behind."""
+    held: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: held.append(number)) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if held:
+        signal.raise_signal(held[0])
 
 
 def session_members(session: int) -> list[int]:

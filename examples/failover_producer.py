@@ -93,7 +93,8 @@ def main() -> int:
         try:
             return run(primary, arguments.orders, replicas, arguments.pause_ms / 1000)
         except redis.RedisError as error:
-            print(f"failover_producer: {where}: {error}", file=sys.stderr)
+            needs = "; this needs streamd, or Redis from 8.6 on" if isinstance(error, redis.ResponseError) else ""
+            print(f"failover_producer: {where}: {error}{needs}", file=sys.stderr)
             return 2
 
 
