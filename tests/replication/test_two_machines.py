@@ -1,4 +1,4 @@
-"""What docs/two-machines.md shows runs: its servers, its commands, and the lines of its Sentinel."""
+"""What docs/two-machines.md shows runs: its servers, its commands, its producer, and the lines of its Sentinel."""
 
 import re
 import shlex
@@ -42,6 +42,11 @@ def test_the_commands_of_the_page(tmp_path: Path):
         line = failover.replace("10.0.0.6 6379", f"127.0.0.1 {replica.port}")
         assert primary.client.execute_command(*shlex.split(line))
         wait_until(lambda: replica.link().get("role") == "master", "the roles have changed")
+
+
+def test_the_producer_of_the_page_is_the_example_that_tests_run_behind_sentinels():
+    (text,) = blocks_of("python")
+    assert f"\n\n{text}\n\n" in (Path(__file__).parents[2] / "examples" / "failover_producer.py").read_text()
 
 
 @pytest.mark.redis
