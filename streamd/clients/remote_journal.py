@@ -35,8 +35,8 @@ class UrlError(SourceError):
     """No server is named."""
 
 
-def connect(url: str) -> "redis.Redis":
-    """Return a client with one connection and without retries. Raises: SourceError."""
+def connect(url: str, option: str = "--url") -> "redis.Redis":
+    """Return a client with one connection and without retries. option: that has the URL. Raises: SourceError."""
     try:
         import redis
         from redis.backoff import NoBackoff
@@ -55,7 +55,7 @@ def connect(url: str) -> "redis.Redis":
     except redis.RedisError as error:
         raise SourceError(_what_to_do(_line(error)))
     except ValueError as error:
-        raise UrlError(f"--url: {error}")
+        raise UrlError(f"{option}: {error}")
 
 
 class RemoteJournal:

@@ -15,8 +15,9 @@ from streamd.connected.replication_ports import Greeting
 from streamd.connected.state import State
 from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
-from streamd.replication.frame import Frame, make_ask, make_frame
+from streamd.replication.frame import TAKES_TIME, Frame, make_ask, make_frame, make_time
 from streamd.replication.frame_ring import FrameRing
+from streamd.replication.history import History
 from streamd.replication.standing import Standing
 
 _SHOW_EVERY_MS: Final = 1_000
@@ -93,9 +94,10 @@ class Feeding:
         bodies = writer.shipped
         if bodies and self.ring is not None and not writer.has_units:
             history = self._standing.history
-            body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+            after = history.offset + sum(map(len, bodies))
+            frame = make_frame(history.replid, history.offset, after, *bodies)
             bodies.clear()
-            self.ship(make_frame(history.replid, history.offset, history.offset + len(body), body))
+            self.ship(frame)
         for client in writers:
             client.written = self._standing.history.offset
         if self._is_asked:
@@ -128,9 +130,10 @@ class Feeding:
                 client.kill()
         if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
             self._shown_ms = now_ms
+            time = make_time(self._state.clock.now_ms())
             for follower in self.followers.values():
                 if follower.is_online:
-                    self._send(follower, b"\n")
+                    self._send(follower, time if TAKES_TIME in follower.greeting.can else b"\n")
             for client in self.waiting:
                 if client.waiter is not None:
                     client.out.append(b"\n")
@@ -193,7 +196,7 @@ class Feeding:
         self.waiting.pop(client, None)
         follower = self._join(client, self._standing.history.offset)
         sizes = [size for _, size in begun]
-        client.begin_pieces(self._pieces(follower, sizes, backups))
+        client.begin_pieces(self._pieces(follower, self._standing.history, sizes, backups))
         log.info("replica-copy", "sending %d bytes to the replica at %s", sum(sizes), client.address)
         return True
 
@@ -204,12 +207,11 @@ class Feeding:
         self.followers[client] = follower
         return follower
 
-    def _pieces(self, follower: Follower, sizes: list[int], backups: Backups) -> Iterator[bytes]:
-        """Yield the files up to their sizes, and the frames that have come since."""
-        history = self._standing.history
-        yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), follower.sent)
+    def _pieces(self, follower: Follower, history: History, sizes: list[int], backups: Backups) -> Iterator[bytes]:
+        """Yield the files up to their sizes, where the history stood then, and the frames that have come since."""
+        yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), history.offset)
         keys = sum(len(db.values) for db in self._state.keyspace)
-        yield b"#streamd files %d %d\n" % (len(sizes), keys)
+        yield b"#streamd files %d %d %016x\n" % (len(sizes), keys, history.last)
         digest = xxh3_64()
         for number, size in enumerate(sizes):
             yield b"#streamd file %d\n" % size

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from streamd.base.log import log
+from streamd.base.version import VERSION, version_number
 from streamd.durability.incoming import Incoming
-from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
+from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
+from streamd.replication.history import History
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
+# How a primary answers `REPLCONF streamd-version`: with its own one.
+VERSION_WORD: Final = "streamd"
 FILES_MAX: Final = 64
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
@@ -53,6 +57,9 @@ class Host(Protocol):
     def asked(self) -> None:
         """Acknowledge, and again when the journal is on the disk."""
 
+    def told_time(self, unix_ms: int) -> None:
+        """Compare the clock here with a time of the primary's."""
+
     def renamed(self) -> None:
         """The history has another ID from here on."""
 
@@ -68,8 +75,11 @@ class Host(Protocol):
     def receive(self, count: int) -> Incoming:
         """Prepare to receive so many files. Raises: OSError."""
 
-    def load(self, incoming: Incoming, replid: str, offset: int) -> None:
-        """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows."""
+    def load(self, incoming: Incoming, history: History) -> None:
+        """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows.
+
+        history: where the received state stands.
+        """
 
     def pause_reading(self, is_paused: bool) -> None:
         """Take no bytes from the connection, or take them again."""
@@ -100,11 +110,12 @@ class Link:
         self._step = ""
         self._replid = ""
         self._earlier: tuple[str, ...] = ()
-        self._offset = 0
+        self._offset = self._last = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
         self._must_copy = self._may_empty = self._promotes = False
+        self._too_old: LinkFault | None = None
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
@@ -116,6 +127,7 @@ class Link:
         """
         self.stop()
         self._may_empty, self._promotes = may_empty, promotes
+        self._must_copy = self._must_copy and not promotes  # a primary's state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -160,6 +172,7 @@ class Link:
         self.state = "handshake"
         self._lines = b""
         self._step = "ping"
+        self._too_old = None
         self._host.send(_request(b"PING"))
 
     def lost(self, reason: str) -> None:
@@ -237,13 +250,15 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = line.split()
-            if words[:2] != [b"#streamd", b"files"] or len(words) != 4 or not 1 <= int(words[2]) <= FILES_MAX:
+            is_known = words[:2] == [b"#streamd", b"files"] and len(words) == 5 and len(words[4]) == 16
+            if not is_known or not 1 <= int(words[2]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
             if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
                 raise LinkFault(
                     f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
                     "send REPLICAOF again to have them removed"
                 )
+            self._last = int(words[4], 16)
             self._incoming = self._host.receive(int(words[2]))
             self.state = "sync"
         else:
@@ -263,7 +278,7 @@ class Link:
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
-            self._host.load(incoming, self._replid, self._offset)
+            self._host.load(incoming, History(self._replid, self._offset, self._last))
         else:
             raise LinkFault(f"{line[:40]!r} stands between the files of a state")
 
@@ -278,7 +293,7 @@ class Link:
                 raise LinkFault(f"the primary says: {text}", text.startswith(("LOADING", "MASTERDOWN")))
             user, password = self._host.credentials()
             if password:
-                self._ask("auth", b"AUTH", *([user.encode()] if user else []), password.encode())
+                self._ask("auth", b"AUTH", *([_bytes(user)] if user else []), _bytes(password))
             else:
                 self._introduce()
         elif step == "auth":
@@ -288,6 +303,8 @@ class Link:
         elif step.isdigit():  # whether it knows a REPLCONF does not matter
             if text.startswith(("NOAUTH", "NOPERM")):
                 raise LinkFault(f"the primary says: {text}; set masteruser and masterauth")
+            if text.startswith(VERSION_WORD):
+                self._look_at_version(text.removeprefix(VERSION_WORD).strip())
             self._step = str(int(step) - 1)
             if self._step == "0":
                 self._ask_for_stream()
@@ -302,12 +319,27 @@ class Link:
         address, port = self._host.announced()
         said = [(b"listening-port", b"%d" % port)]
         if address:
-            said.append((b"ip-address", address.encode()))
-        said.append((b"capa", b"streamd"))
+            said.append((b"ip-address", _bytes(address)))
+        said.append((b"streamd-version", VERSION.encode()))
+        said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME)]
         said.append((b"streamd-last", b"%016x" % self._standing.history.last))
         self._step = str(len(said))
         for name, value in said:
             self._host.send(_request(b"REPLCONF", name, value))
+
+    def _look_at_version(self, primary: str) -> None:
+        """Look whether this version knows all that the primary's may send. (Versions that differ in the last number
+        alone write the same.)
+        """
+        try:
+            is_newer = version_number(primary) >> 8 > version_number(VERSION) >> 8
+        except ValueError:
+            is_newer = True
+        if is_newer:
+            fault = f"the primary is streamd {primary}, newer than the {VERSION} here: install that version here, too"
+            if not self._promotes:
+                raise LinkFault(fault)
+            self._too_old = LinkFault(fault)  # it is to become the primary first
 
     def _ask_for_stream(self) -> None:
         history = self._standing.history
@@ -323,6 +355,11 @@ class Link:
             raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
+        if self._promotes:
+            self._promotes = False
+            self._host.promoted()
+        if self._too_old is not None:
+            raise self._too_old
         if words[0] == "CONTINUE" and len(words) == 3:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
@@ -344,9 +381,6 @@ class Link:
     def _go_on(self) -> None:
         self.state = "connected"
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
-        if self._promotes:
-            self._promotes = False
-            self._host.promoted()
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)
         self._host.acknowledge()
@@ -358,6 +392,8 @@ class Link:
         for one in self._frames.feed(data):
             if isinstance(one, Ask):
                 is_asked = True
+            elif isinstance(one, Time):
+                self._host.told_time(one.unix_ms)
             else:
                 self._host.apply(one)
         if is_asked:
@@ -387,6 +423,10 @@ class Link:
         self._said[reason] = now_ms
         host, port = self._standing.primary or ("", 0)
         log.warning("replica-link", "the primary at %s:%d: %s; again in %d s", host, port, reason, pause_s)
+
+
+def _bytes(option: str) -> bytes:
+    return option.encode("utf-8", "surrogateescape")  # the bytes that were configured, also such as are no text
 
 
 def _request(*words: bytes) -> bytes:

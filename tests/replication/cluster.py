@@ -109,7 +109,7 @@ class Wire:
             count = chance.choice((1, 7, 100, 10_000))
             data = bytes(self.to_primary[:count])
             del self.to_primary[:count]
-            self.connection.data_received(data)
+            self.reach_primary(data)
             moved = True
         if self.replica.is_stopped or not self.replica.is_alive:
             return moved
@@ -117,13 +117,21 @@ class Wire:
             count = chance.choice((1, 30, 500, 100_000, 100_000))
             data = bytes(self.to_replica[:count])
             del self.to_replica[:count]
-            self.link.received(data)
+            self.reach_replica(data)
             moved = True
         if self.is_closed_there and not self.to_replica and not self.is_closed_here:
             self.is_closed_here = True
             self.link.lost("the connection was lost")
             moved = True
         return moved
+
+    def reach_primary(self, data: bytes) -> None:
+        """Bytes arrive at the primary."""
+        self.connection.data_received(data)
+
+    def reach_replica(self, data: bytes) -> None:
+        """Bytes arrive at the replica."""
+        self.link.received(data)
 
     @property
     def is_over(self) -> bool:
@@ -148,7 +156,7 @@ class Network:
         if primary is None or not primary.is_alive:
             link.lost("cannot connect: refused")
             return
-        self.wire = Wire(self.world, link, self.node, primary)
+        self.wire = self.world.make_wire(self.world, link, self.node, primary)
         link.connected()
 
     def send(self, data: bytes) -> None:
@@ -174,7 +182,7 @@ class Node(Restartable):
         self.is_stopped = False  # as by SIGSTOP: its connections stay
         self.connections: set[Connection] = set()
         self._ends_turn = False
-        self.network = Network(world, self)
+        self.network = world.make_network(self)
         self.own_clock = NodeClock(world)
         self.own_clock.skew_ms = world.skews_ms.get(port, 0)
         super().__init__(
@@ -273,6 +281,7 @@ class Node(Restartable):
 class World:
     """Some servers, their connections, and what is to happen soon; a seed decides the order.
 
+    make_wire: the class of its connections.
     skews_ms: by how much a server's wall time is wrong, by its port; for servers that start from now on.
     """
 
@@ -283,7 +292,12 @@ class World:
         self.wires: list[Wire] = []
         self.soon: deque[Callable[[], None]] = deque()
         self.skews_ms: dict[int, int] = {}
+        self.make_wire = Wire
         self._watch_ns = 0
+
+    def make_network(self, node: "Node") -> Network:
+        """Return what a server's link has for its connections."""
+        return Network(self, node)
 
     def stopwatch(self) -> int:
         self._watch_ns += 1_000
@@ -325,13 +339,25 @@ class World:
         """Let things happen, and time pass where nothing does, until something holds."""
         ends_ms = self.clock.monotonic_ms() + ms_max
         while not until():
-            if self.step():
-                continue
             assert self.clock.monotonic_ms() < ends_ms, "it does not come true"
-            self.clock.advance(100)
-            for node in self.nodes.values():
-                if node.runs:
-                    node.engine.tick()
+            self.step_or_wait()
+
+    def step_or_wait(self) -> None:
+        """Let one thing happen, or some time pass if nothing does."""
+        if self.step():
+            return
+        self.clock.advance(100)
+        for node in self.nodes.values():
+            if node.runs:
+                node.engine.tick()
+
+    def take_steps(self, count: int, until: Callable[[], bool]) -> bool:
+        """Let so many things happen, or fewer if something holds before; return whether it does."""
+        for _ in range(count):
+            if until():
+                return True
+            self.step_or_wait()
+        return until()
 
     def link_up(self, replica: Node, primary: Node) -> None:
         """Let things happen until a replica has all that its primary has."""

@@ -16,6 +16,7 @@ from streamd.configuration.layers import PREFIX
 from streamd.configuration.server_options import OPTIONS
 from streamd.testing import EmbeddedServer
 from tests.mqtt.seen.running import gateway
+from tests.replication.seen_pair import names_of_a_pair
 from tests.session import Session
 from tests.unit.engine.test_survey import metrics
 
@@ -34,7 +35,7 @@ def names() -> set[str]:
     session.state.persistence = lambda: {
         "aof_current_size": 1, "aof_base_size": 1, "aof_delayed_fsync": 0, "aof_last_rewrite_time_sec": 1,
     }  # fmt: skip
-    return set(metrics(session)) | metrics_of_a_gateway() | OTHERS
+    return set(metrics(session)) | names_of_a_pair() | metrics_of_a_gateway() | OTHERS
 
 
 def metrics_of_a_gateway() -> set[str]:
@@ -69,7 +70,7 @@ def test_every_metric_of_the_alerts_is_there(names):
     text = (DEPLOY / "prometheus" / "streamd.rules.yml").read_text()
     expressions = re.findall(r"^ +expr: (.*)$", text, re.MULTILINE)
     assert len(expressions) == text.count("- alert: ") > 5
-    assert named(" ".join(expressions)) <= names | {"redis_master_link_up"}  # which only a replica has
+    assert named(" ".join(expressions)) <= names
 
 
 def test_every_alert_says_what_happened_and_what_to_do():
