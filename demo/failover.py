@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import redis
 from rich.console import Console
@@ -230,7 +231,7 @@ class FailoverDemo:
             cents = 100 + number
             amount = {"cents": str(cents)} if stream == ORDERS else {"with_tax": str(cents * 119 // 100)}
             expected[f"order-{number}"] = {"order": f"order-{number}", **amount}
-        found = primary.client.xrange(stream)
+        found = cast("list[tuple[str, dict[str, str]]]", primary.client.xrange(stream))
         return compare(expected, ((fields.get("order", entry_id), fields) for entry_id, fields in found))
 
 
