@@ -259,7 +259,8 @@ class Feeding:
         replid, offset = history.replid, history.offset
         yield b"+FULLRESYNC %b %d streamd\r\n" % (replid.encode(), offset)
         keys = sum(len(db.values) for db in self._state.keyspace)
-        yield make_line(replid, offset, b"files", len(sizes), keys, b"%016x" % history.last)
+        words = (len(sizes), keys, b"%016x" % history.last, history.origin.encode())
+        yield make_line(replid, offset, b"files", *words)
         digest = xxh3_64()
         for number, size in enumerate(sizes):
             yield make_line(replid, offset, b"file", size)

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from streamd.base.log import log
 from streamd.base.version import VERSION, version_number
+from streamd.connected.replication_ports import NO_ID
 from streamd.durability.incoming import Incoming
 from streamd.replication.copy_lines import words_of
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
@@ -118,7 +119,7 @@ class Link:
         self._lines = b""
         self._kept = b""  # what has come while a script was interrupted
         self._step = ""
-        self._replid = ""
+        self._replid = self._origin = ""
         self._earlier: tuple[str, ...] = ()
         self._offset = self._last = 0
         self._frames: FrameReader | None = None
@@ -132,7 +133,7 @@ class Link:
     def start(self, may_empty: bool = False, promotes: bool = False) -> None:
         """Follow the primary of the standing from now on.
 
-        may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
+        may_empty: take another data set, too, even an empty one. promotes: it is a replica of
         this server, and is to become the primary first.
         """
         self.stop()
@@ -270,23 +271,29 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = words_of(line, self._replid, self._offset)
-            is_known = words[:1] == [b"files"] and len(words) == 4 and len(words[3]) == 16
+            is_known = words[:1] == [b"files"] and [len(word) for word in words[3:]] == [16, 40]
             if not is_known or not 1 <= int(words[1]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
-            if not int(words[2]) and not self._may_empty and self._is_foreign() and self._host.keys():
+            self._last, self._origin = int(words[3], 16), words[4].decode()
+            if not self._may_empty and self._host.keys() and self._is_foreign(is_empty=not int(words[2])):
                 raise LinkFault(
-                    f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
-                    "send REPLICAOF again to have them removed"
+                    f"it has another data set, so the {self._host.keys()} keys here are kept; "
+                    "send REPLICAOF again to have them replaced"
                 )
-            self._last = int(words[3], 16)
             self._incoming = self._host.receive(int(words[1]))
             self.state = "sync"
         else:
             self._take_reply(line)
 
-    def _is_foreign(self) -> bool:
-        history = self._standing.history
-        return self._replid not in (history.replid, history.replid2)
+    def _is_foreign(self, *, is_empty: bool) -> bool:
+        """Return whether the state here may not make room for that of the primary.
+
+        A primary that has lost its data begins another data set. It does not have to be empty still: clients that
+        write again and again may be faster than its replicas. A server that never was in replication has the data set
+        of nobody, so that only an empty primary is refused.
+        """
+        origin = self._standing.history.origin
+        return self._origin != origin and (origin != NO_ID or is_empty)
 
     def _take_file_line(self, line: bytes) -> None:
         incoming, words = self._incoming, words_of(line, self._replid, self._offset)
@@ -298,7 +305,7 @@ class Link:
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
-            self._host.load(incoming, History(self._replid, self._offset, self._last))
+            self._host.load(incoming, History(self._replid, self._offset, self._last, origin=self._origin))
         else:
             raise LinkFault(f"{line[:40]!r} stands between the files of a state")
 

@@ -292,8 +292,9 @@ class Replication:
             self._settle()
         except OSError:
             raise CommandError(_NOT_WRITTEN)
+        is_new = self.standing.name_origin()
         is_begun = self.feeding.copy_whole(client, self._persistence.backups)
-        if not self.standing.was_noted:
+        if is_new or not self.standing.was_noted:
             self._note()
         return is_begun
 

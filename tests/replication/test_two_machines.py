@@ -137,6 +137,11 @@ def test_the_commands_of_the_page(tmp_path: Path):
         wait_until(lambda: replica.link().get("role") == "master", "the roles have changed")
 
 
+def test_the_producer_of_the_page_is_the_example_that_tests_run_behind_sentinels():
+    (text,) = blocks_of("python")
+    assert f"\n\n{text}\n\n" in (Path(__file__).parents[2] / "examples" / "failover_producer.py").read_text()
+
+
 @contextmanager
 def set_up(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Node]]:
     """Start the servers with the variables of the page."""
