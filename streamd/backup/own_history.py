@@ -9,7 +9,7 @@ from streamd.journal.filesystem import FileSystem
 from streamd.journal.notes import HISTORY
 from streamd.journal.record import encode_first_line, encode_note, encode_run
 from streamd.replication.history import History
-from streamd.replication.standing import UNKNOWN, Noted
+from streamd.replication.standing import RUNNING, Noted
 
 NAME: Final = "history.aof"
 _BEGIN: Final = b"#streamd note %b " % HISTORY
@@ -25,7 +25,7 @@ def with_own_history(sources: Iterable[Source]) -> Iterator[Source]:
         yield name, watch.through(pieces)
     if watch.has_seen:
         salt = FileSystem().salt()
-        note = encode_note(0, Noted(History(NO_ID), None, UNKNOWN).words())
+        note = encode_note(0, Noted(History(NO_ID), None, RUNNING).words())
         yield NAME, [encode_first_line(salt) + encode_run([note], 0, notes=True, salt=salt)]
 
 
