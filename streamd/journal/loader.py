@@ -1,28 +1,22 @@
 """Loading: applies the commands and notes of a journal, a slice at a time."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
+from streamd.journal.alike import Alike, are_alike
 from streamd.journal.file_reader import Bare, Parsed
 from streamd.journal.notes import NOTES
 from streamd.journal.record import encode_select
 from streamd.journal.words import bare_commands
-from streamd.resp.template import Column, Template, template_around
+from streamd.resp.template import Column
 
 # Between two points where the loader can be interrupted it applies so much: two milliseconds at most. An entry that is
 # taken by columns weighs as many as it has words; another command as many as a few, and more with each of its words
 # (XCLAIM may name a hundred entries).
 _SLICE_WEIGHT: Final = 8_000
 _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
-# A piece is tried as a whole if it has so many records.
-_TOGETHER_MIN: Final = 8
-# IDs of one, two and three digits in turn, and some more.
-_TEMPLATES_MAX: Final = 4
-# Of a longer record most is its values, which are copied whichever way.
-_TEMPLATE_BYTES_MAX: Final = 1_024
 _FIRST_SELECT: Final = encode_select(0)
 # Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
@@ -76,7 +70,7 @@ class Loader:
         self._select = _FIRST_SELECT
         self._path = self._advice = ""
         self._db = self._weight = 0
-        self._templates: deque[Template] = deque(maxlen=_TEMPLATES_MAX)  # what may cut the next piece
+        self._alike = Alike()
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: the remedy if a command of it cannot be applied."""
@@ -133,30 +127,24 @@ class Loader:
 
     def _take_columns(self, data: bytes) -> bool:
         """Return whether all records of a piece were taken because they are like those of one before."""
-        for template in self._templates:
-            is_long = len(data) >= _TOGETHER_MIN * template.size_bytes
-            alike = template.cut(data) if is_long else None
-            if alike is not None:
-                columns = alike.columns()
-                if not self._target.take_columns(self._db, columns, alike.count):
-                    break
-                self.commands += alike.count
-                self._weight += alike.count * len(columns)
-                return True
-        return False
+        found = self._alike.columns(data)
+        if found is None or not self._target.take_columns(self._db, *found):
+            return False
+        columns, count = found
+        self.commands += count
+        self._weight += count * len(columns)
+        return True
 
     def _take_together(self, records: list[list[bytes]], size_bytes: int) -> bool:
         """Return whether all records of a piece were taken as entries of one stream, as most pieces are."""
         count = len(records)
-        if count < _TOGETHER_MIN or [*map(len, records)].count(len(records[0])) != count:
+        if not are_alike(records):
             return False
         if not self._target.take_columns(self._db, [*zip(*records)], count):  # noqa: B905 (checked, at a fifth of the cost)
             return False
         self.commands += count
         self._weight += count * len(records[0])
-        template = template_of_piece(records, size_bytes)
-        if template is not None and template not in self._templates:
-            self._templates.appendleft(template)
+        self._alike.learn(records, size_bytes)
         return True
 
     def _take(self, words: list[bytes]) -> None:
@@ -187,18 +175,6 @@ class Loader:
         if index >= there:
             raise _Refusal(f"there are {there} databases", index + 1)
         return index
-
-
-def template_of_piece(records: Sequence[Sequence[bytes]], size_bytes: int) -> Template | None:
-    """Return a template that may cut pieces like this one, going by its first and last record; None if these are not
-    equally long, or do not differ, or are long. size_bytes: the size of the piece.
-    """
-    first, last, count = records[0], records[-1], len(records)
-    if size_bytes > _TEMPLATE_BYTES_MAX * count or size_bytes % count or [*map(len, first)] != [*map(len, last)]:
-        return None
-    own = tuple([place for place, word in enumerate(first) if word != last[place]])
-    template = template_around(first, own) if own else None
-    return template if template is not None and template.size_bytes * count == size_bytes else None
 
 
 def _decoded(words: list[bytes]) -> str:

@@ -148,7 +148,7 @@ class Rewrite:
                 elif not self._is_listed:
                     waiting[key] = None
                 elif key not in waiting:
-                    self._append([record])
+                    kept.append(record)
                 continue
             index, words = record
             name = words[0].upper()

@@ -173,7 +173,11 @@ class Writer:
                 bodies += duplicates.end()
             if type(only) is ColumnsRecord:
                 first = len(bodies)
-                if only.end is None:
+                if len(unit) > 1:  # a frame of a primary, with notes of where that leads
+                    ends = [encode_note(index, words) for index, words in unit[1:]]  # type: ignore[misc]
+                    bodies.append(encode_together([*encode_columns(only.columns), *ends]))
+                    notes = True
+                elif only.end is None:
                     bodies += encode_columns(only.columns)
                 else:
                     bodies.append(encode_together([*encode_columns(only.columns), encode_command(only.end)]))

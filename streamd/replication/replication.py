@@ -7,7 +7,7 @@ from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
-from streamd.connected.replication_ports import Greeting, backlog_fields
+from streamd.connected.replication_ports import Greeting, ReplicaFacts, backlog_fields
 from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
 from streamd.replication.failover import UNDER_WAY, Failover
@@ -293,8 +293,9 @@ class Replication:
             self._settle()
         except OSError:
             raise CommandError(_NOT_WRITTEN)
+        is_new = self.standing.name_origin()
         is_begun = self.feeding.copy_whole(client, self._persistence.backups)
-        if not self.standing.was_noted:
+        if is_new or not self.standing.was_noted:
             self._note()
         return is_begun
 
@@ -354,13 +355,9 @@ class Replication:
         fields["connected_slaves"] = len(feeding.followers)
         if config.integer("min-replicas-to-write"):
             fields["min_slaves_good_slaves"] = feeding.good()
-        now_ms = self._state.clock.monotonic_ms()
-        for number, one in enumerate(feeding.followers.values()):
-            host, port = one.address
-            state = "online" if one.is_online else "send_bulk"
-            lag = (now_ms - one.acked_ms) // 1_000 if one.is_online else 0
-            place = f"ip={host},port={port},state={state}"
-            fields[f"slave{number}"] = f"{place},offset={max(0, one.acked)},lag={lag},io-thread=0"
+        for number, one in enumerate(self.replicas()):
+            place = f"ip={one.host},port={one.port},state={one.state}"
+            fields[f"slave{number}"] = f"{place},offset={one.offset},lag={one.lag_s},io-thread=0"
         fields |= {
             "master_failover_state": self.failover.state,
             "master_replid": history.replid,
@@ -370,8 +367,26 @@ class Replication:
         }
         size = config.integer("repl-backlog-size")
         if ring is None:
-            return fields | backlog_fields(False, size, 0, 0)
-        return fields | backlog_fields(True, size, ring.start + 1, ring.end - ring.start)
+            fields |= backlog_fields(False, size, 0, 0)
+        else:
+            fields |= backlog_fields(True, size, ring.start + 1, ring.end - ring.start)
+        if self.clock_skew_ms is not None:
+            fields["streamd_clock_skew_ms"] = self.clock_skew_ms  # behind all that Redis has, too
+        return fields
+
+    @property
+    def clock_skew_ms(self) -> int | None:
+        """By how much the clock here is ahead of the primary's; None if that is not known, and of a primary."""
+        return self.side.clock_skew.ms
+
+    def replicas(self) -> list[ReplicaFacts]:
+        """Return the replicas of this server."""
+        now_ms = self._state.clock.monotonic_ms()
+        found = []
+        for one in self.feeding.followers.values():
+            state, lag_s = ("online", (now_ms - one.acked_ms) // 1_000) if one.is_online else ("send_bulk", 0)
+            found.append(ReplicaFacts(*one.address, state, max(0, one.acked), lag_s))
+        return found
 
     def _link_fields(self, host: str, port: int) -> dict[str, object]:
         link, offset = self.link, max(0, self.standing.history.offset)

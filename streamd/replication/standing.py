@@ -1,9 +1,10 @@
 """Where a server stands: its history, its role, and the notes of both in its journal."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from streamd.connected.replication_ports import NO_ID
 from streamd.journal.notes import HISTORY
 from streamd.replication.history import History, history_of
 
@@ -66,6 +67,8 @@ class Standing:
         self.primary = note.primary
         if note.how == ENDED or note.primary is not None:
             self.history = note.history
+        else:
+            self.history = note.history.anew(self.history.replid)
 
     def note(self, how: bytes = RUNNING) -> list[bytes]:
         """Return the words of a note of the present standing."""
@@ -80,5 +83,15 @@ class Standing:
         self.history = self.history.branched(self._new_id())
 
     def begin_anew(self) -> None:
-        """Begin a history that shares nothing with any other, at an offset that no client's last write is ahead of."""
-        self.history = History(self._new_id(), self.history.offset)
+        """Begin a history that shares nothing with any other, of the same data set.
+
+        Its offset stays, so that no client's last write is ahead of it.
+        """
+        self.history = replace(self.history.anew(self._new_id()), offset=self.history.offset)
+
+    def name_origin(self) -> bool:
+        """Give the data set an ID, since a replica will have it, too; return False if it has one."""
+        if self.history.origin != NO_ID:
+            return False
+        self.history = replace(self.history, origin=self.history.replid)
+        return True

@@ -53,7 +53,8 @@ class Wire:
         self.world, self.link, self.replica, self.primary = world, link, replica, primary
         self.to_primary, self.to_replica = bytearray(), bytearray()
         self.is_paused = self.is_primary_paused = False
-        self.is_closed_here = self.is_closed_there = False
+        self.is_closed_here = self.is_closed_there = self.is_choked = False
+        self.high = 0
         self.connection = Connection(primary)
         self.connection.connection_made(self)  # type: ignore[arg-type]
         world.wires.append(self)
@@ -64,14 +65,17 @@ class Wire:
         return {"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", self.primary.port)}.get(name)
 
     def set_write_buffer_limits(self, high: int) -> None:
-        pass
+        self.high = high
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return len(self.to_replica)
 
     def write(self, data: bytes) -> None:
         if not self.is_closed_there:
             self.to_replica += data
+            if len(self.to_replica) > self.high and not self.is_choked:
+                self.is_choked = True
+                self.connection.pause_writing()
 
     def writelines(self, pieces: list[bytes]) -> None:
         self.write(b"".join(pieces))
@@ -87,7 +91,9 @@ class Wire:
             self.is_closed_there = True
             self.world.soon.append(lambda: self.connection.connection_lost(None))
 
-    abort = close
+    def abort(self) -> None:
+        self.to_replica.clear()
+        self.close()
 
     # -- the world's part -----------------------------------------------------------------------------------------
 
@@ -117,6 +123,9 @@ class Wire:
             count = chance.choice((1, 30, 500, 100_000, 100_000))
             data = bytes(self.to_replica[:count])
             del self.to_replica[:count]
+            if self.is_choked and len(self.to_replica) <= self.high // 4:
+                self.is_choked = False
+                self.connection.resume_writing()
             self.reach_replica(data)
             moved = True
         if self.is_closed_there and not self.to_replica and not self.is_closed_here:
@@ -185,7 +194,7 @@ class Node(Restartable):
         self.is_stopped = False  # as by SIGSTOP: its connections stay
         self.connections: set[Connection] = set()
         self._ends_turn = False
-        self.network = Network(world, self)
+        self.network = world.make_network(self)
         self.own_clock = NodeClock(world)
         self.own_clock.skew_ms = world.skews_ms.get(port, 0)
         super().__init__(
@@ -304,6 +313,10 @@ class World:
         self.make_wire = Wire
         self._watch_ns = 0
         self.watch_step_ns = 1_000
+
+    def make_network(self, node: "Node") -> Network:
+        """Return what a server's link has for its connections."""
+        return Network(self, node)
 
     def stopwatch(self) -> int:
         self._watch_ns += self.watch_step_ns
