@@ -35,8 +35,10 @@ class History:
         return History(replid, self.offset, self.last, self.replid, self.offset + 1, self.origin)
 
     def anew(self, replid: str) -> "History":
-        """Return a history of the same data set that shares nothing with any other."""
-        return History(replid, origin=self.origin)
+        """Return a history of the same data set that shares nothing with any other, at an offset that no client's last
+        write is ahead of.
+        """
+        return History(replid, self.offset, origin=self.origin)
 
     def shares(self, replid: str, wanted: int) -> bool:
         """Return whether a replica that has a history up to before `wanted`, its next byte, has a part of this one."""

@@ -10,8 +10,9 @@ from streamd.connected.client import Client
 from streamd.connected.replication_ports import Greeting, ReplicaFacts, backlog_fields
 from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
-from streamd.replication.failover import Failover
+from streamd.replication.failover import UNDER_WAY, Failover
 from streamd.replication.feeding import Feeding
+from streamd.replication.following import IS_PRIMARY
 from streamd.replication.history import NO_OFFSET
 from streamd.replication.replica_side import Network, ReplicaSide
 from streamd.replication.standing import ENDED, Standing, noted
@@ -275,7 +276,7 @@ class Replication:
     def promote(self, replid: str) -> None:
         """Become a primary because the present one says so. Raises: CommandError."""
         if not self.standing.is_replica:
-            raise CommandError("ERR PSYNC FAILOVER can't be sent to a master.")
+            raise CommandError(IS_PRIMARY)
         if replid.lower() != self.standing.history.replid:
             raise CommandError("ERR PSYNC FAILOVER replid must match my replid.")
         self.lead()
@@ -320,7 +321,10 @@ class Replication:
 
     def abort_failover(self) -> None:
         """Give that up. Raises: CommandError."""
-        self.failover.abort()
+        if self.failover.state == UNDER_WAY:
+            self.side.not_promoted("it was aborted")
+        else:
+            self.failover.abort()
 
     def role(self) -> list[object]:
         """Return the reply of ROLE."""
