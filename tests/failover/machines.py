@@ -92,6 +92,12 @@ class Machines:
             return None
         return chosen
 
+    def _ask_for_failover(self) -> None:
+        try:
+            self._sentinels[0].execute_command("SENTINEL", "FAILOVER", NAME)
+        except redis.RedisError:
+            pass  # one is going on, or it has not heard of a replica for a moment
+
     def is_whole(self) -> bool:
         """Return whether a primary has two linked replicas, and each Sentinel finds all three in order."""
         primary = self.named()
@@ -128,11 +134,20 @@ class Machines:
             states = [str({**machine.info(), "address": machine.address}) for machine in self.machines]
             raise AssertionError("\n".join([str(error), *states, evidence(self.directory)])) from None
 
-    def wait_for_another(self, former: Machine) -> tuple[Machine, float]:
-        """Wait until another machine is the primary; return it, and the seconds."""
+    def wait_for_another(self, former: Machine, *, asks: bool = False) -> tuple[Machine, float]:
+        """Wait until another machine is the primary; return it, and the seconds.
+
+        asks: have a Sentinel fail over when the former one answers: an operator does so when it has lost its data.
+        """
         began = time.monotonic()
+
+        def is_there() -> bool:
+            if asks and self.named() is former:
+                self._ask_for_failover()
+            return self.elected(former) is not None
+
         try:
-            wait_until(lambda: self.elected(former) is not None, "another server is the primary", WHOLE_S)
+            wait_until(is_there, "another server is the primary", WHOLE_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{evidence(self.directory)}") from None
         chosen = self.elected(former)
