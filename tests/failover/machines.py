@@ -15,6 +15,7 @@ from tests.replication.clusters import Node, evidence, sentinels, wait_until
 NAME = "mymaster"
 REPLICAS = 2
 WHOLE_S = 60.0
+LATE_MS = 30_000
 TIMEOUT_S = 1.0  # of clients: for so long they believe a primary that does not answer
 
 
@@ -91,6 +92,23 @@ class Machines:
         if chosen is None or chosen is but or chosen.info().get("role") != "master":
             return None
         return chosen
+
+    @contextmanager
+    def late_sentinels(self) -> Iterator[None]:
+        """Let the Sentinels take a server for gone only after a long time, and then as they did before."""
+        before = [self._down_after(one) for one in self._sentinels]
+        self._set_down_after([LATE_MS] * len(before))
+        try:
+            yield
+        finally:
+            self._set_down_after(before)
+
+    def _down_after(self, sentinel: redis.Redis) -> int:
+        return int(sentinel.execute_command("SENTINEL", "MASTER", NAME)["down-after-milliseconds"])
+
+    def _set_down_after(self, times_ms: list[int]) -> None:
+        for one, time_ms in zip(self._sentinels, times_ms, strict=True):
+            one.execute_command("SENTINEL", "SET", NAME, "down-after-milliseconds", time_ms)
 
     def _ask_for_failover(self) -> None:
         try:

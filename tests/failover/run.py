@@ -155,12 +155,16 @@ class Run:
         behind = None if lag == LEVEL else self._leave_behind(former, lag)
         if kind == CUT_OFF:
             former.cable.cut()
-        else:
+        elif kind == DESTROYED:
             former.destroy(directory_first=self.chance.random() < 0.5)
+        else:
+            with self.machines.late_sentinels():
+                former.destroy(directory_first=self.chance.random() < 0.5)
+                former.start()
+                # Until then its replicas ask it for its state.
+                time.sleep(self.chance.uniform(0.5, 4.0))
         if behind is not None:
             former.cable.drop_replica(behind.address)
-        if kind == EMPTIED:
-            former.start()
         chosen, taken_s = self.machines.wait_for_another(former, asks=kind == EMPTIED)
         self.result.failovers[kind] += 1
         self.result.switched_s.append(taken_s)
