@@ -222,7 +222,6 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
-        self._must_copy = self._may_empty = False
         self._is_copied = True
         self._incoming = None
         self._go_on()
@@ -425,6 +424,7 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        self._must_copy = self._may_empty = False  # what was allowed was allowed for this once
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)

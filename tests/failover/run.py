@@ -15,7 +15,8 @@ from tests.failover.machines import REPLICAS, Machine, Machines
 from tests.failover.query import Query
 from tests.failover.verdict import Entry, Verdict, judge, judge_once
 
-DESTROYED, CUT_OFF = "destroyed", "cut-off"
+# Destroyed; cut off; and destroyed, and started again at once, empty, with its clients still at work.
+DESTROYED, CUT_OFF, EMPTIED = "destroyed", "cut-off", "emptied"
 PROMISED = "orders"  # what its producers wait for both replicas for
 # Measured, not promised: the stream, the replicas that its producer waits for, whether it is on the primary's machine.
 MEASURED = (("wait-1", 1, False), ("wait-0", 0, False), ("local-0", 0, True))
@@ -152,20 +153,26 @@ class Run:
         assert former is not None
         lag = self.chance.choice((LEVEL, BEHIND, PREFERRED))
         behind = None if lag == LEVEL else self._leave_behind(former, lag)
-        if kind == DESTROYED:
+        if kind == CUT_OFF:
+            former.cable.cut()
+        elif kind == DESTROYED:
             former.destroy(directory_first=self.chance.random() < 0.5)
         else:
-            former.cable.cut()
+            with self.machines.late_sentinels():
+                former.destroy(directory_first=self.chance.random() < 0.5)
+                former.start()
+                # Until then its replicas ask it for its state.
+                time.sleep(self.chance.uniform(0.5, 4.0))
         if behind is not None:
             former.cable.drop_replica(behind.address)
-        chosen, taken_s = self.machines.wait_for_another(former)
+        chosen, taken_s = self.machines.wait_for_another(former, asks=kind == EMPTIED)
         self.result.failovers[kind] += 1
         self.result.switched_s.append(taken_s)
         self._look(chosen)
         if kind == DESTROYED:
             # Without a word about another it is empty, and takes itself for a primary until Sentinel has seen it.
             former.start(chosen if self.chance.random() < 0.5 else None)
-        else:
+        elif kind == CUT_OFF:
             time.sleep(self.chance.uniform(0.0, 1.0))
             former.cable.mend()
         if behind is not None:
