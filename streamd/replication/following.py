@@ -111,7 +111,8 @@ class Link:
         self._now_ms, self._timeout_ms = now_ms, timeout_ms
         self.state = "connect"
         self.is_active = False
-        self.last_ms = self.up_ms = self.down_ms = self._acked_ms = 0
+        self.last_ms = self.up_ms = self._acked_ms = 0
+        self.down_ms = now_ms()
         self.attempts = self.copies = 0
         self.was_down_ms = 0
         self.copied = 0
