@@ -136,7 +136,8 @@ HELLO = (b"+PONG\r\n", b"+OK\r\n+OK\r\n+OK\r\n")
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + line(b"files", 9999, 1)),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + FILES + line(b"whole", b"0" * 16)),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + FILES + line(b"file", -5)),
-        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + FILES + line(b"file", 29) + BODY + line(b"whole", b"0" * 16)),
+        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + FILES + line(b"file", 29) + BODY
+         + line(b"whole", b"0" * 16)),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + FILES + line(b"file", 0) * 2),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + FILES + line(b"file", 10).replace(b"10", b"90")),
         (*HELLO, b"+FULLRESYNC " + b"Z" * 40 + b" 0 streamd\r\n"),
