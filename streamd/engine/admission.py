@@ -78,6 +78,7 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
         or state.write_error is not None
         or state.read_only is not None
         or state.lacks_replicas is not None
+        or state.stale is not None
     ):
         flags = _flags_in_transaction(command, client, request)
     state.check_restrictions(flags)
@@ -94,13 +95,17 @@ def check_permitted(command: Command, client: Context, request: list[bytes]) -> 
 
 
 def _flags_in_transaction(command: Command, client: Context, request: list[bytes]) -> frozenset[str]:
-    """Return a command's flags: a script has those that it names, and EXEC has those of the queued commands."""
+    """Return a command's flags: a script has those that it names, and EXEC has those of the queued commands; `stale` it
+    has if all of these have it.
+    """
     if command.name != "exec":
         return command.flags | _flags_of_script(command, client, request)
     flags = command.flags
     for one in client.transaction or ():
         queued = find_command(COMMANDS, one)
         flags |= (queued.flags | _flags_of_script(queued, client, one)) & _OF_CHANGES
+        if "stale" not in queued.flags:
+            flags -= {"stale"}
     return flags
 
 

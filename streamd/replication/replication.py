@@ -270,6 +270,7 @@ class Replication:
         self._state.need_replicas(None)
         self.feeding.begin()
         self.side.start(may_empty)
+        self.look_at_link()
 
     def _taken(self) -> None:
         """Begin with another state, whose journal has the note already."""
