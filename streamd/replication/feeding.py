@@ -194,6 +194,7 @@ class Feeding:
             self.waiting[client] = None
             return False
         self.waiting.pop(client, None)
+        self._standing.history = self._standing.history.copied()
         follower = self._join(client, self._standing.history.offset)
         sizes = [size for _, size in begun]
         client.begin_pieces(self._pieces(follower, self._standing.history, sizes, backups))
@@ -211,7 +212,7 @@ class Feeding:
         """Yield the files up to their sizes, where the history stood then, and the frames that have come since."""
         yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), history.offset)
         keys = sum(len(db.values) for db in self._state.keyspace)
-        yield b"#streamd files %d %d %016x\n" % (len(sizes), keys, history.last)
+        yield b"#streamd files %d %d %016x %b\n" % (len(sizes), keys, history.last, history.origin.encode())
         digest = xxh3_64()
         for number, size in enumerate(sizes):
             yield b"#streamd file %d\n" % size

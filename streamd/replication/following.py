@@ -9,9 +9,10 @@ from typing import Final, Protocol
 
 from streamd.base.log import log
 from streamd.base.version import VERSION, version_number
+from streamd.connected.replication_ports import NO_ID
 from streamd.durability.incoming import Incoming
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
-from streamd.replication.history import History
+from streamd.replication.history import History, id_of
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
@@ -111,22 +112,23 @@ class Link:
         self._replid = ""
         self._earlier: tuple[str, ...] = ()
         self._offset = self._last = 0
+        self._origin = NO_ID
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
-        self._must_copy = self._may_empty = self._promotes = False
+        self._must_copy = self._may_replace = self._promotes = False
         self._too_old: LinkFault | None = None
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
-    def start(self, may_empty: bool = False, promotes: bool = False) -> None:
+    def start(self, may_replace: bool = False, promotes: bool = False) -> None:
         """Follow the primary of the standing from now on.
 
-        may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
-        this server, and is to become the primary first.
+        may_replace: take other data in place of those that are here. promotes: it is a replica of this server, and is
+        to become the primary first.
         """
         self.stop()
-        self._may_empty, self._promotes = may_empty, promotes
+        self._may_replace, self._promotes = may_replace, promotes
         self._must_copy = self._must_copy and not promotes  # a primary's state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
@@ -197,7 +199,6 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
-        self._must_copy = self._may_empty = False
         self._incoming = None
         self._go_on()
         self._host.pause_reading(False)
@@ -250,23 +251,29 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = line.split()
-            is_known = words[:2] == [b"#streamd", b"files"] and len(words) == 5 and len(words[4]) == 16
+            is_known = words[:2] == [b"#streamd", b"files"] and len(words) == 6 and len(words[4]) == 16
             if not is_known or not 1 <= int(words[2]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
-            if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
+            self._last, self._origin = int(words[4], 16), id_of(words[5])
+            if not self._may_replace and self._is_foreign(is_empty=not int(words[3])) and self._host.keys():
                 raise LinkFault(
-                    f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
-                    "send REPLICAOF again to have them removed"
+                    f"it has not the data that it had, so the {self._host.keys()} keys here are kept; send REPLICAOF "
+                    "again to have them removed"
                 )
-            self._last = int(words[4], 16)
             self._incoming = self._host.receive(int(words[2]))
             self.state = "sync"
         else:
             self._take_reply(line)
 
-    def _is_foreign(self) -> bool:
+    def _is_foreign(self, is_empty: bool) -> bool:
+        """Return whether a primary has other data than those that this server is a copy of.
+
+        (It may have some: clients write to a machine that has come back without its disk.)
+        """
         history = self._standing.history
-        return self._replid not in (history.replid, history.replid2)
+        if self._replid in (history.replid, history.replid2):
+            return False
+        return is_empty or (history.origin != NO_ID and history.origin != self._origin)
 
     def _take_file_line(self, line: bytes) -> None:
         incoming, words = self._incoming, line.split()
@@ -278,7 +285,7 @@ class Link:
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
-            self._host.load(incoming, History(self._replid, self._offset, self._last))
+            self._host.load(incoming, History(self._replid, self._offset, self._last, origin=self._origin))
         else:
             raise LinkFault(f"{line[:40]!r} stands between the files of a state")
 
@@ -380,6 +387,7 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        self._must_copy = self._may_replace = False  # said once, it does not count for what the primary is later
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)

@@ -176,7 +176,7 @@ class Replication:
         """Become a replica of a server; return False if it is that already."""
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
-                self.side.start(may_empty=True)
+                self.side.start(may_replace=True)
             return False
         was_replica = self.standing.is_replica
         self.side.stop()
@@ -187,7 +187,7 @@ class Replication:
             self._persistence.barrier.drop_unanswered()
             self._end_waits()
         self._note()
-        self._become_replica(may_empty=True)
+        self._become_replica(may_replace=True)
         log.warning("replica-begins", "a replica of %s:%d from now on", host, port)
         return True
 
@@ -233,7 +233,7 @@ class Replication:
         assert writer is not None
         writer.shipped = None
         self._state.set_replica(READ_ONLY)
-        self.side.start(may_empty=False, promotes=True)
+        self.side.start(may_replace=False, promotes=True)
         self.link.tick()
 
     def _failover_ended(self, why: str | None) -> None:
@@ -248,14 +248,14 @@ class Replication:
         self.feeding.begin()
         self.failover.end(why)
 
-    def _become_replica(self, may_empty: bool = False) -> None:
+    def _become_replica(self, may_replace: bool = False) -> None:
         writer = self._persistence.journal.writer
         assert writer is not None
         writer.shipped = None
         self._state.set_replica(READ_ONLY)
         self._state.need_replicas(None)
         self.feeding.begin()
-        self.side.start(may_empty)
+        self.side.start(may_replace)
 
     def _taken(self) -> None:
         """Begin with another state, whose journal has the note already."""
@@ -292,8 +292,9 @@ class Replication:
             self._settle()
         except OSError:
             raise CommandError(_NOT_WRITTEN)
+        origin = self.standing.history.origin
         is_begun = self.feeding.copy_whole(client, self._persistence.backups)
-        if not self.standing.was_noted:
+        if not self.standing.was_noted or self.standing.history.origin != origin:
             self._note()
         return is_begun
 

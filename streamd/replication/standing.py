@@ -1,7 +1,7 @@
 """Where a server stands: its history, its role, and the notes of both in its journal."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from streamd.journal.notes import HISTORY
@@ -66,6 +66,8 @@ class Standing:
         self.primary = note.primary
         if note.how == ENDED or (note.how == RUNNING and note.primary is not None):
             self.history = note.history
+        else:
+            self.history = replace(self.history, origin=note.history.origin)
 
     def note(self, how: bytes = RUNNING) -> list[bytes]:
         """Return the words of a note of the present standing."""
@@ -80,5 +82,5 @@ class Standing:
         self.history = self.history.branched(self._new_id())
 
     def begin_anew(self) -> None:
-        """Begin a history that shares nothing with any other."""
-        self.history = History(self._new_id())
+        """Begin a history of the same data that shares nothing with any other."""
+        self.history = History(self._new_id(), origin=self.history.origin)

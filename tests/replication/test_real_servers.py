@@ -119,7 +119,7 @@ class Stranger:
 
 REPLID = b"0123456789" * 4
 BODY = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\n"
-FILES = b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1 1 " + b"0" * 16 + b"\n"
+FILES = b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1 1 " + b"0" * 16 + b" " + REPLID + b"\n"
 HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
 
 
