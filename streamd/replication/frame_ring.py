@@ -48,7 +48,7 @@ class FrameRing:
         return self.start <= offset <= self.end and self._hash_at(offset) == last
 
     def _hash_at(self, offset: int) -> int | None:
-        """Return the hash of the frame that ends at an offset, 0 without such a frame; None if a frame goes on there."""
+        """Return the hash of the frame that ends at an offset, 0 without one; None if a frame goes on there."""
         if offset == self.start:
             return self._before
         frame = self._frames[self._place(offset)]
