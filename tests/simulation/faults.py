@@ -311,8 +311,8 @@ class Faults:
     def _be_quick(self) -> None:
         self.world.net.slow_ms = 0
 
-    def _be_quick_disk(self, node: SimulatedNode, ms: int) -> None:
-        node.slow_disk_ms = ms
+    def _mend_disk(self, node: SimulatedNode) -> None:
+        node.slow_disk_ms = self.world.disks_ms.get(node.port, 0)
 
     def _hurt_disk(self, node: SimulatedNode, what: str) -> None:
         if not node.runs:
@@ -321,9 +321,9 @@ class Faults:
         if chance.random() < 0.5:
             self._on_told.append(self._crash_everyone)
         if what == "slow disk":
-            before_ms, node.slow_disk_ms = node.slow_disk_ms, chance.choice((30, 500, 2_500))
+            node.slow_disk_ms = chance.choice((30, 500, 2_500))
             self.note(f"the disk of {node.port} is slow")
-            self._lasts(lambda: self._be_quick_disk(node, before_ms), chance.randrange(4_000))
+            self._lasts(lambda: self._mend_disk(node), chance.randrange(4_000))
             return
         self.world.has_bad_disk = True
         disk = node.disk
