@@ -76,7 +76,7 @@ demo-sessions: set-up
 	@$(RUN) scripts/run.py demo.sessions $(ARGS)
 
 demo-failover: set-up
-	@$(RUN) scripts/run.py demo.failover $(ARGS)
+	@$(RUN) -m demo.failover $(ARGS)
 
 # All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: how-long lint

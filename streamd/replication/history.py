@@ -15,9 +15,8 @@ class History:
 
     replid: 40 hexadecimal digits. offset: the bytes of the stream of effects up to here. last: the hash of the last
     frame, 0 if there was none. replid2: the history that this one has branched off
-    from; second: the first offset that it no longer shares with it, NO_OFFSET without such a history. origin: the
-    replication ID that the data had when they were copied for the first time; they keep it, whatever becomes of their
-    servers. NO_ID of data that never were.
+    from; second: the first offset that it no longer shares with it, NO_OFFSET without such a history. origin: the ID of
+    the data set, which all its histories share; NO_ID as long as no replica has got it.
     """
 
     replid: str
@@ -35,9 +34,11 @@ class History:
         """Return the history of a replica that becomes a primary: it shares all up to here with the one before."""
         return History(replid, self.offset, self.last, self.replid, self.offset + 1, self.origin)
 
-    def copied(self) -> "History":
-        """Return the history of data of which there is a copy now."""
-        return self if self.origin != NO_ID else replace(self, origin=self.replid)
+    def anew(self, replid: str) -> "History":
+        """Return a history of the same data set that shares nothing with any other, at an offset that no client's last
+        write is ahead of.
+        """
+        return History(replid, self.offset, origin=self.origin)
 
     def shares(self, replid: str, wanted: int) -> bool:
         """Return whether a replica that has a history up to before `wanted`, its next byte, has a part of this one."""
@@ -56,12 +57,7 @@ class History:
 def history_of(words: list[bytes]) -> History:
     """Return the history that `words` has put into a note. Raises: ValueError."""
     replid, offset, last, replid2, second, origin = words
-    ids = id_of(replid), id_of(replid2), id_of(origin)
-    return History(ids[0], int(offset), int(last, 16), ids[1], int(second), ids[2])
-
-
-def id_of(word: bytes) -> str:
-    """Return a replication ID. Raises: ValueError."""
-    if len(word) != 40 or word.lower().strip(b"0123456789abcdef"):
-        raise ValueError("a replication ID has 40 hexadecimal digits")
-    return word.decode()
+    for one in (replid, replid2, origin):
+        if len(one) != 40 or one.lower().strip(b"0123456789abcdef"):
+            raise ValueError("a replication ID has 40 hexadecimal digits")
+    return History(replid.decode(), int(offset), int(last, 16), replid2.decode(), int(second), origin.decode())

@@ -80,10 +80,10 @@ class ReplicaSide:
         self._synced = -1
         self._was_asked = False
 
-    def start(self, may_replace: bool, promotes: bool = False) -> None:
-        """Follow the primary of the standing. may_replace, promotes: see Link.start."""
+    def start(self, may_empty: bool, promotes: bool = False) -> None:
+        """Follow the primary of the standing. may_empty, promotes: see Link.start."""
         self._applier = None
-        self.link.start(may_replace, promotes)
+        self.link.start(may_empty, promotes)
         self.link.tick()
 
     def stop(self) -> None:
@@ -210,6 +210,10 @@ class ReplicaSide:
         """A failover has failed."""
         self.link.stop()
         self._failover_ended(why)
+
+    def is_busy(self) -> bool:
+        """Return whether a script was interrupted: nothing changes before its end."""
+        return self._state.is_busy
 
     def keys(self) -> int:
         """Return how many keys there are here."""
