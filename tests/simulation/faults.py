@@ -136,7 +136,7 @@ class Faults:
                 self._marks[node.port] = primary.offset
             elif node.offset >= self._marks[node.port]:
                 del self._marks[node.port]
-                node.has_lost = False
+                node.has_lost = node.began_with_loss = False
                 self.note(f"{node.port} has everything again")
 
     def _return(self, node: SimulatedNode, disk: SimulatedDisk | None = None) -> None:
@@ -269,7 +269,9 @@ class Faults:
         if that followed another server: so all must follow the primary before.)
         """
         if not self._may_lose or not all(
-            one.runs and (one is node or one.replication.standing.primary == ("127.0.0.1", node.port))
+            one.runs
+            and (one is node or one.replication.standing.primary == ("127.0.0.1", node.port))
+            and one.replication.link.state == ("connect" if one is node else "connected")
             for one in self.nodes
         ):
             return
