@@ -4,6 +4,7 @@ connect -> connecting -> handshake -> (waiting ->) connected, or sync -> load ->
 connection, and the link begins again after a pause.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -11,6 +12,7 @@ from streamd.base.log import log
 from streamd.base.version import VERSION, version_number
 from streamd.connected.replication_ports import NO_ID
 from streamd.durability.incoming import Incoming
+from streamd.replication.copy_lines import words_of
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
 from streamd.replication.history import History
 from streamd.replication.standing import Standing
@@ -21,6 +23,10 @@ VERSION_WORD: Final = "streamd"
 FILES_MAX: Final = 64
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
+# A replica that needs the whole state again before that is too slow for its primary: it comes ever later.
+_COPY_HOLDS_MS: Final = 60_000
+_REPLID: Final = re.compile("[0-9a-f]{40}")
+_OFFSET: Final = re.compile("[0-9]{1,18}")
 
 
 class LinkFault(Exception):
@@ -70,6 +76,9 @@ class Host(Protocol):
     def not_promoted(self, why: str) -> None:
         """It is not; this link follows nobody."""
 
+    def is_busy(self) -> bool:
+        """Return whether a script was interrupted: nothing changes before its end."""
+
     def keys(self) -> int:
         """Return how many keys there are here."""
 
@@ -108,6 +117,7 @@ class Link:
         self._failures = 0
         self._next_ms = 0
         self._lines = b""
+        self._kept = b""  # what has come while a script was interrupted
         self._step = ""
         self._replid = self._origin = ""
         self._earlier: tuple[str, ...] = ()
@@ -115,7 +125,7 @@ class Link:
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
-        self._must_copy = self._may_empty = self._promotes = False
+        self._must_copy = self._may_empty = self._promotes = self._is_copied = False
         self._too_old: LinkFault | None = None
 
     # -- from outside ---------------------------------------------------------------------------------------------
@@ -146,6 +156,10 @@ class Link:
         """Do what is due."""
         if not self.is_active:
             return
+        if self._kept and not self._host.is_busy():
+            kept, self._kept = self._kept, b""
+            self._host.pause_reading(False)
+            self.received(kept)
         now_ms = self._now_ms()
         if self.state == "connect":
             primary = self._standing.primary
@@ -164,7 +178,8 @@ class Link:
             self.fail(LinkFault(f"nothing has come for {(now_ms - self.last_ms) // 1000} seconds"))
         elif self.state == "connected" and now_ms - self._acked_ms >= 1_000:
             self._acked_ms = now_ms
-            self._failures = 0  # it holds
+            if not self._is_copied or now_ms - self.up_ms >= _COPY_HOLDS_MS:
+                self._failures = 0  # it holds
             self._host.acknowledge()
 
     def connected(self) -> None:
@@ -184,6 +199,10 @@ class Link:
     def received(self, data: bytes) -> None:
         """Take bytes of the primary."""
         self.last_ms = self._now_ms()
+        if self.state != "load" and (self._kept or self._host.is_busy()):
+            self._kept += data
+            self._host.pause_reading(True)
+            return
         try:
             if self._frames is not None:
                 self._take_frames(data)
@@ -198,6 +217,7 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
+        self._is_copied = True
         self._incoming = None
         self._go_on()
         self._host.pause_reading(False)
@@ -249,17 +269,17 @@ class Link:
         if self._incoming is not None:
             self._take_file_line(line)
         elif self._step == "files":
-            words = line.split()
-            is_known = words[:2] == [b"#streamd", b"files"] and [len(word) for word in words[4:]] == [16, 40]
-            if not is_known or not 1 <= int(words[2]) <= FILES_MAX:
+            words = words_of(line, self._replid, self._offset)
+            is_known = words[:1] == [b"files"] and [len(word) for word in words[3:]] == [16, 40]
+            if not is_known or not 1 <= int(words[1]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
-            self._last, self._origin = int(words[4], 16), words[5].decode()
-            if not self._may_empty and self._host.keys() and self._is_foreign(is_empty=not int(words[3])):
+            self._last, self._origin = int(words[3], 16), words[4].decode()
+            if not self._may_empty and self._host.keys() and self._is_foreign(is_empty=not int(words[2])):
                 raise LinkFault(
                     f"it has another data set, so the {self._host.keys()} keys here are kept; "
                     "send REPLICAOF again to have them replaced"
                 )
-            self._incoming = self._host.receive(int(words[2]))
+            self._incoming = self._host.receive(int(words[1]))
             self.state = "sync"
         else:
             self._take_reply(line)
@@ -275,12 +295,12 @@ class Link:
         return self._origin != origin and (origin != NO_ID or is_empty)
 
     def _take_file_line(self, line: bytes) -> None:
-        incoming, words = self._incoming, line.split()
+        incoming, words = self._incoming, words_of(line, self._replid, self._offset)
         assert incoming is not None
-        if words[:2] == [b"#streamd", b"file"] and len(words) == 3:
-            incoming.begin_file(int(words[2]))
-        elif words[:2] == [b"#streamd", b"whole"] and len(words) == 3 and incoming.is_whole:
-            if words[2] != b"%016x" % incoming.digest():
+        if words[:1] == [b"file"] and len(words) == 2:
+            incoming.begin_file(int(words[1]))
+        elif words[:1] == [b"whole"] and len(words) == 2 and incoming.is_whole:
+            if words[1] != b"%016x" % incoming.digest():
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
@@ -361,6 +381,8 @@ class Link:
             raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
+        if len(words) < 3 or not _REPLID.fullmatch(words[1]):
+            raise LinkFault(f"the primary says: {text}")
         if self._promotes:
             self._promotes = False
             self._host.promoted()
@@ -370,11 +392,12 @@ class Link:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
             self._earlier = (history.replid, history.replid2)
+            self._is_copied = False
             if words[1] != history.replid:
                 self._standing.history = history.branched(words[1])
                 self._host.renamed()
             self._go_on()
-        elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
+        elif words[0] == "FULLRESYNC" and len(words) == 4 and _OFFSET.fullmatch(words[2]):
             self._replid, self._offset = words[1], int(words[2])
             self._earlier = ()
             self._step = "files"
@@ -416,7 +439,7 @@ class Link:
                 self.down_ms = self._now_ms()
         self.state = "connect"
         self._frames = None
-        self._lines = b""
+        self._lines = self._kept = b""
         if self._incoming is not None:
             self._incoming.abandon()
             self._incoming = None

@@ -28,12 +28,18 @@ class FrameRing:
         self._frames.append(frame)
         self.end = frame.after
         self.size_bytes += len(frame.data)
-        while self.size_bytes > self.bytes_max and (keep_from is None or self._frames[0].after <= keep_from):
+        self.trim(keep_from)
+
+    def trim(self, keep_from: int | None) -> None:
+        """Drop the oldest frames that have no room; keep_from: as above."""
+        while (
+            self._frames
+            and self.size_bytes > self.bytes_max
+            and (keep_from is None or self._frames[0].after <= keep_from)
+        ):
             dropped = self._frames.popleft()
             self.size_bytes -= len(dropped.data)
             self.start, self._before = dropped.after, dropped.hash
-            if not self._frames:
-                break
 
     def has(self, offset: int, last: int) -> bool:
         """Return whether a replica can go on that has all up to an offset; last: the hash of the frame that ends there,

@@ -12,15 +12,15 @@ from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
 from streamd.replication.failover import Failover
 from streamd.replication.feeding import Feeding
+from streamd.replication.history import NO_OFFSET
 from streamd.replication.replica_side import Network, ReplicaSide
-from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
+from streamd.replication.standing import ENDED, Standing, noted
 
 # As ROLE shows a link's states.
 _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
 STALE: Final = CommandError("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
 FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write.")
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
-NOT_NOTED: Final = -1
 _NOTE_EVERY_MS: Final = 1_000
 _ROLE_NOT_NOTED: Final = "ERR a new primary must note its role in the journal: "
 _NOT_WRITTEN: Final = "NOMASTERLINK Can't SYNC: the journal of this server cannot be written"
@@ -67,7 +67,7 @@ class Replication:
         persistence.barrier.ship = self.feeding.end_turn
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
-        self._noted_offset = NOT_NOTED
+        self._noted_offset = NO_OFFSET
 
     # -- start and end --------------------------------------------------------------------------------------------
 
@@ -139,15 +139,12 @@ class Replication:
         return self.standing.is_replica or bool(self.feeding.followers) or wanted > 0
 
     def note_of_rewrite(self) -> list[bytes] | None:
-        """Return the note for a journal that is being rewritten, which says nothing of the offset."""
-        self._noted_offset = NOT_NOTED
-        return self.standing.note(UNKNOWN) if self.standing.was_noted else None
+        """Return the note for a rewrite that begins: the frames that come meanwhile bring their own."""
+        return self.standing.note() if self.standing.was_noted else None
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
         self.feeding.tick()
-        if self._noted_offset == NOT_NOTED and self.standing.was_noted and not self._persistence.is_rewriting:
-            self._note()
         if self.standing.is_replica:
             more = self.side.tick(stop)
             self.look_at_link()
@@ -173,11 +170,13 @@ class Replication:
     # -- roles ----------------------------------------------------------------------------------------------------
 
     def follow(self, host: str, port: int) -> bool:
-        """Become a replica of a server; return False if it is that already."""
+        """Become a replica of a server; return False if it is that already. Raises: CommandError."""
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
                 self.side.start(may_empty=True)
             return False
+        if self._state.records:
+            raise CommandError("ERR REPLICAOF behind writes of its own transaction would drop them")
         was_replica = self.standing.is_replica
         self.side.stop()
         if not was_replica:
@@ -216,6 +215,7 @@ class Replication:
             self._note()
             self._become_replica()
             raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
+        self.feeding.let_go()  # they come again, and learn the new ID
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
     def _leave_history(self) -> None:

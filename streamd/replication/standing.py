@@ -8,8 +8,8 @@ from streamd.connected.replication_ports import NO_ID
 from streamd.journal.notes import HISTORY
 from streamd.replication.history import History, history_of
 
-# Of a note: whether the server was running when it was written, had ended in order, or did not know its offset.
-RUNNING, ENDED, UNKNOWN = b"running", b"ended", b"unknown"
+# Of a note: whether the server was running when it was written, or had ended in order.
+RUNNING, ENDED = b"running", b"ended"
 _PRIMARY: Final = b"primary"
 _REPLICA: Final = b"replica"
 
@@ -32,7 +32,7 @@ class Noted:
 def noted(words: list[bytes]) -> Noted:
     """Return what a note of the journal says. Raises: ValueError."""
     _, how, role, host, port, *rest = words
-    if how not in (RUNNING, ENDED, UNKNOWN) or role not in (_PRIMARY, _REPLICA):
+    if how not in (RUNNING, ENDED) or role not in (_PRIMARY, _REPLICA):
         raise ValueError("its words make no sense")
     return Noted(history_of(rest), None if role == _PRIMARY else (host.decode(), int(port)), how)
 
@@ -65,7 +65,7 @@ class Standing:
             return
         self.was_noted = True
         self.primary = note.primary
-        if note.how == ENDED or (note.how == RUNNING and note.primary is not None):
+        if note.how == ENDED or note.primary is not None:
             self.history = note.history
         else:
             self.history = note.history.anew(self.history.replid)

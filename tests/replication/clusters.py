@@ -53,6 +53,13 @@ class Node:
             self._process.communicate()
             self._process = None
 
+    def stop(self) -> None:
+        """End it in order."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.communicate()
+            self._process = None
+
     def freeze(self) -> None:
         """Stop it until thaw()."""
         assert self._process is not None

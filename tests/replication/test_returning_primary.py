@@ -235,6 +235,16 @@ def test_a_chain_whose_middle_is_promoted_while_its_end_is_behind(promoted):
     assert trio.follow(trio.a, trio.b) == 0
 
 
+def test_a_chain_whose_middle_is_promoted_before_its_end_has_had_a_frame():
+    trio = Trio()
+    trio.a.ask("SET k v")
+    trio.follow(trio.b, trio.a)
+    trio.follow(trio.c, trio.b)
+    trio.b.ask("REPLICAOF NO ONE")
+    trio.b.ask("SET k w")
+    assert trio.copies(trio.c, trio.b) == 0
+
+
 @pytest.mark.parametrize("first", ["b", "c"])
 def test_a_chain_whose_links_are_cut_while_the_primary_writes(first):
     trio = Trio()

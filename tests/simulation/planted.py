@@ -94,7 +94,9 @@ def duplicate_without_offset() -> list[Replaced]:
     end_unit, end_units = Engine._end_unit, Engine._end_units
 
     def is_duplicate(records: Sequence[Any] | None) -> bool:
-        return bool(records) and all(record[1][0] == b"XIDMPDUPLICATE" for record in records or ())
+        return bool(records) and all(
+            isinstance(record, tuple) and record[1][0] == b"XIDMPDUPLICATE" for record in records or ()
+        )
 
     def end_one(self: Engine, client: Client | None = None) -> None:
         end_unit(self, None if is_duplicate(self.state.records) else client)
@@ -123,10 +125,19 @@ def offset_of_a_copy() -> list[Replaced]:
     return [(Replication, "_settle", settle)]
 
 
-BUGS = (
-    older_history, partial_across_promotion, name_in_a_note, early_acknowledgement, acknowledgement_with_a_full_disk,
-    duplicate_without_offset, sent_is_acknowledged, offset_of_a_copy,
-)  # fmt: skip
+BUGS: dict[str, Callable[[], list[Replaced]]] = {
+    bug.__name__: bug
+    for bug in (
+        older_history,
+        partial_across_promotion,
+        name_in_a_note,
+        early_acknowledgement,
+        acknowledgement_with_a_full_disk,
+        duplicate_without_offset,
+        sent_is_acknowledged,
+        offset_of_a_copy,
+    )
+}
 
 
 @contextmanager
