@@ -14,7 +14,7 @@ class History:
     """A point of a history.
 
     replid: 40 hexadecimal digits. offset: the bytes of the stream of effects up to here. last: the hash of the last
-    frame, 0 if there was none. replid2: the history that this one has branched off
+    frame, 0 without one. replid2: the history that this one has branched off
     from; second: the first offset that it no longer shares with it, NO_OFFSET without such a history. origin: the ID of
     the data set, which all its histories share; NO_ID as long as no replica has got it.
     """
