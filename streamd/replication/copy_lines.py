@@ -1,7 +1,7 @@
 """The lines around the files of a whole state, as a primary sends it.
 
     #streamd files COUNT KEYS LAST ORIGIN HASH  so many files follow, of a state with so many keys; LAST is the hash of
-                                                the last frame before it, ORIGIN the ID of the data set
+                                                the last frame before it, ORIGIN the ID of its data set
     #streamd file SIZE HASH                     SIZE bytes follow
     #streamd whole DIGEST HASH                  behind the last file; DIGEST is the xxh3-64 of all files
 

@@ -21,6 +21,7 @@ LINE_BYTES_MAX: Final = 1_024
 # How a primary answers `REPLCONF streamd-version`: with its own one.
 VERSION_WORD: Final = "streamd"
 FILES_MAX: Final = 64
+IS_PRIMARY: Final = "ERR PSYNC FAILOVER can't be sent to a master."
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
 # A replica that needs the whole state again before that is too slow for its primary: it comes ever later.
@@ -110,7 +111,8 @@ class Link:
         self._now_ms, self._timeout_ms = now_ms, timeout_ms
         self.state = "connect"
         self.is_active = False
-        self.last_ms = self.up_ms = self.down_ms = self._acked_ms = 0
+        self.last_ms = self.up_ms = self._acked_ms = 0
+        self.down_ms = now_ms()
         self.attempts = self.copies = 0
         self.was_down_ms = 0
         self.copied = 0
@@ -126,6 +128,7 @@ class Link:
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
         self._must_copy = self._may_empty = self._promotes = self._is_copied = False
+        self._is_promoted: bool | None = False  # the server that is to become the primary: None while that is unknown
         self._too_old: LinkFault | None = None
 
     # -- from outside ---------------------------------------------------------------------------------------------
@@ -133,12 +136,15 @@ class Link:
     def start(self, may_empty: bool = False, promotes: bool = False) -> None:
         """Follow the primary of the standing from now on.
 
-        may_empty: take another data set, too, even an empty one. promotes: it is a replica of
-        this server, and is to become the primary first.
+        may_empty: take another data set, too, even an empty one. promotes: it is a replica of this server, and is to
+        become the primary first. When the link is lost behind that request, it is asked until it answers: if this
+        server went on as the primary, there might be two.
         """
         self.stop()
         self._may_empty, self._promotes = may_empty, promotes
-        self._must_copy = self._must_copy and not promotes  # a primary's state is the true one
+        self._is_promoted = False
+        if promotes:
+            self._must_copy = False  # this state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -230,11 +236,13 @@ class Link:
         is_soon = isinstance(error, LinkFault) and error.is_soon
         pause_s = 1 if is_soon else _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += not is_soon
-        if self._promotes:
+        if self._promotes and self._is_promoted is False:
             self._promotes = False
             self._end()
             self._host.not_promoted(str(error))
             return
+        if self._promotes:
+            pause_s = 1
         self._say(str(error), pause_s)
         self._end()
         self._next_ms = self._now_ms() + pause_s * 1_000
@@ -372,13 +380,21 @@ class Link:
         if self._must_copy or history.offset < 0:
             self._ask("psync", b"PSYNC", b"?", b"-1")
         else:
-            promotes = [b"FAILOVER"] if self._promotes else []
+            promotes = [b"FAILOVER"] if self._promotes and not self._is_promoted else []
+            if promotes:
+                self._is_promoted = None
             self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1), *promotes)
 
     def _take_verdict(self, refused: bool, text: str) -> None:
         words = text.split()
         if refused:
-            raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
+            is_soon = text.startswith(("NOMASTERLINK", "LOADING"))
+            if self._is_promoted is None and not is_soon:
+                self._is_promoted = text == IS_PRIMARY
+                if self._is_promoted:
+                    self._ask_for_stream()
+                    return
+            raise LinkFault(f"the primary says: {text}", is_soon)
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
         if len(words) < 3 or not _REPLID.fullmatch(words[1]):

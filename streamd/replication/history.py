@@ -14,9 +14,9 @@ class History:
     """A point of a history.
 
     replid: 40 hexadecimal digits. offset: the bytes of the stream of effects up to here. last: the hash of the last
-    frame, 0 without one. replid2: the history that this one has branched off
-    from; second: the first offset that it no longer shares with it, NO_OFFSET without such a history. origin: the ID of
-    the data set, which all its histories share; NO_ID as long as no replica has got it.
+    frame, 0 without any. replid2: the history that this one has branched off from; second: the first offset that it no
+    longer shares with it, NO_OFFSET without such a history. origin: the ID of the data set, which all its histories
+    share; NO_ID as long as no replica has got it.
     """
 
     replid: str
@@ -35,8 +35,10 @@ class History:
         return History(replid, self.offset, self.last, self.replid, self.offset + 1, self.origin)
 
     def anew(self, replid: str) -> "History":
-        """Return a history of the same data set that shares nothing with any other."""
-        return History(replid, origin=self.origin)
+        """Return a history of the same data set that shares nothing with any other, at an offset that no client's last
+        write is ahead of.
+        """
+        return History(replid, self.offset, origin=self.origin)
 
     def shares(self, replid: str, wanted: int) -> bool:
         """Return whether a replica that has a history up to before `wanted`, its next byte, has a part of this one."""

@@ -83,7 +83,7 @@ class Standing:
         self.history = self.history.branched(self._new_id())
 
     def begin_anew(self) -> None:
-        """Begin a history that shares nothing with any other, of the same data set."""
+        """Begin a history of the same data set that shares nothing with any other."""
         self.history = self.history.anew(self._new_id())
 
     def name_origin(self) -> bool:

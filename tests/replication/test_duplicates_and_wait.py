@@ -116,3 +116,17 @@ def test_a_duplicate_waits_for_a_replica_that_takes_its_copy_later(pair):
     replica.ask("REPLICAOF 127.0.0.1 1")
     world.go_on(lambda: b"".join(waiting).endswith(b":1\r\n"))
     assert replica.ask("XLEN s") == b":1\r\n"
+
+
+def test_wait_counts_in_the_history_that_begins_after_a_bug(pair):
+    """A bug may have left the replica with another state, so it copies everything: an earlier write is part of that."""
+    world, primary, replica = pair
+    client = primary.connect()
+    for number in range(20):
+        primary.ask(f"SET k {number}", client)
+    before = primary.fields()["master_replid"]
+    primary.engine.state.note_bug("a test", error=RuntimeError("of a test"))
+    world.link_up(replica, primary)
+    assert primary.fields()["master_replid"] != before
+    assert primary.ask("WAIT 1 0", client) == b":1\r\n"
+    assert state_of(replica) == state_of(primary)

@@ -137,7 +137,7 @@ HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0\r\n$5\r\nREDIS"),
         (*HELLO, b"+CONTINUE\r\n"),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" ten streamd\r\n"),
-        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + line(b"files", 9999, 1, b"0" * 16)),
+        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + line(b"files", 9999, 1, b"0" * 16, REPLID)),
         (*HELLO, FILES + line(b"whole", b"0" * 16)),
         (*HELLO, FILES + line(b"file", -5)),
         (*HELLO, FILES + line(b"file", 29) + BODY + line(b"whole", b"0" * 16)),

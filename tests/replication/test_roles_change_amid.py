@@ -262,6 +262,10 @@ def test_a_copy_that_is_left_at_any_moment_leaves_one_state_whole(monkeypatch, w
                 world.step_or_wait()
             assert state_of(b) == here
         here = state_of(b)
+        world.take_steps(50, lambda: False)
+        manifest = b.disk.names["data/appendonlydir/appendonly.aof.manifest"].data
+        files = [path.rpartition("/")[2] for path in b.disk.names if path.endswith(".aof")]
+        assert [name for name in files if name.encode() not in manifest] == []
         b.die()
         b = b.start_again()
         assert state_of(b) == here

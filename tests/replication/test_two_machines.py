@@ -1,4 +1,4 @@
-"""What the documents show of two machines runs: servers, a producer, commands, Sentinels, both ways to hand over."""
+"""What the documents show of two machines runs: servers, variables, commands, Sentinels, and both ways to hand over."""
 
 import os
 import re
@@ -19,6 +19,8 @@ PAGE = blocks_for(__file__, "docs/two-machines.md")
 (UPGRADE,) = blocks_for(__file__, "docs/operations.md")
 HOSTS = ("10.0.0.5", "10.0.0.6", "10.0.0.7")
 PASSWORD = "a-long-password"
+# A server that says it is of a later version.
+NEWER = "import sys, streamd.base.version as v; v.VERSION = '9.0.0'; from streamd.cli import main; sys.exit(main())"
 UNITS = {"streamd.service", "redis-sentinel.service"}  # ours, and the one of Debian's package redis-sentinel
 
 
@@ -211,10 +213,17 @@ def test_machines_are_upgraded_one_after_the_other_and_nothing_is_lost(tmp_path:
         machines = Machines(dict(zip(HOSTS, (primary, replica), strict=False)), {})
         restart, look, hand_over, ask, restart_other, look_there = UPGRADE.text.splitlines()
         with producing([primary, replica]) as producer:
+            replica.program = ["-c", NEWER]
             machines.run(restart)
             wait_until(lambda: "master_link_status:up" in machines.run(look), "the link is up")
             assert machines.run(hand_over) == "OK\n"
             wait_until(lambda: "role:master" in machines.run(ask), "the roles have changed")
+            log = primary.directory.with_suffix(".log")
+            wait_until(
+                lambda: "the primary is streamd 9.0.0, newer than the " in log.read_text(), "the older one waits"
+            )
+            assert not primary.is_linked()
+            primary.program = ["-c", NEWER]
             machines.run(restart_other)
             wait_until(lambda: "master_link_status:up" in machines.run(look_there), "the link is up again")
             before = producer.answered

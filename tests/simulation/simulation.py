@@ -79,9 +79,9 @@ class Simulation:
         world.ring_bytes = chance.choice((0, 600, 20_000, 1_000_000))
         if chance.random() < 0.6:
             world.skews_ms.update({port: chance.randrange(-30_000, 30_001) for port in PORTS})
-        if chance.random() < 0.4:
-            world.disks_ms.update({port: chance.choice((0, 0, 40, 400)) for port in PORTS})
-        policy = chance.choice(("everysec", "everysec", "always", "always", "no", ""))
+        if chance.random() < 0.6:
+            world.disks_ms.update({port: chance.choice((0, 40, 400)) for port in PORTS})
+        policy = chance.choice(("everysec", "everysec", "always", "always", "always", "no", ""))
         for port in PORTS:
             own = policy or chance.choice(("everysec", "always", "no"))
             SimulatedNode(
