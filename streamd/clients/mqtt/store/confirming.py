@@ -49,7 +49,7 @@ class ConfirmedLink(Link):
         super()._flush()
 
     def _up(self) -> None:
-        again = deque((packed, count, done) for packed, count, done, _ in self._held)
+        again = deque([(packed, count, done) for packed, count, done, _ in self._held])
         again += [one for one in self._waiting if one[0] is not self._fence]
         self._held.clear()
         if again:
