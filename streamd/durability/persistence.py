@@ -25,8 +25,8 @@ class Persistence:
     open() -> load() to its end -> begin() -> append_unit, end_turn, tick ... -> close(). While the server runs:
     begin_anew() in place of the first three.
 
-    history: the last note of the journal, as far as it is loaded, about where it stands in a replication history. submit_beside: takes
-    jobs for the disk that no reply waits for. on_synced: called behind each sync.
+    history: the last note of the journal, as far as it is loaded, about where it stands in a replication history.
+    submit_beside: takes jobs for the disk that no reply waits for. on_synced: called behind each sync.
     """
 
     def __init__(

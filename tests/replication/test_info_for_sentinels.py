@@ -173,7 +173,6 @@ async def _load_journal(place, given):
     return seen
 
 
-
 class Raw:
     """A connection that sends inline requests."""
 
