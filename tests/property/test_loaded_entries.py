@@ -13,8 +13,8 @@ from streamd.commands.stream import xadd
 from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
 from streamd.journal import loader as loading
-from streamd.journal.file_reader import Bare
 from streamd.journal.alike import template_of_piece
+from streamd.journal.file_reader import Bare
 from streamd.journal.loader import Loader
 from streamd.journal.record import encode_command
 from streamd.journal.words import bare_commands
