@@ -6,15 +6,17 @@ PYTHON ?=
 ARGS ?=
 N ?= 500
 SECONDS ?= 60
+SEEDS ?= 1000
 RUN := .venv/bin/python
 
-.PHONY: help chaos-commands demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help chaos-commands demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
 	@echo "make demo-mqtt   readings from devices, and a command from Spark to each; two gateways, server and backend killed"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
+	@echo "make demo-failover   three servers and three Sentinels: the primary is destroyed under a producer and a Spark job"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
 	@echo "make serve   a server for redis-cli and redis-py, without Spark; ARGS=\"--port 7000\" hands on options"
@@ -25,6 +27,8 @@ help:
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make fuzz    looks for SECONDS=60 in all for input that breaks a promise; ARGS=\"decoder journal\" names targets;"
 	@echo "             make fuzz-compiled does so on the compiled form, without coverage"
+	@echo "make simulate   SEEDS=1000 runs of a primary, two replicas, a Sentinel and clients in one process, with faults that a"
+	@echo "             seed decides; ARGS=\"--seed 7\" prints the history of one; SEEDS=1000000 ARGS=\"--minutes 90\" runs for that time"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
 	@echo "make test-programs   rq, celery, BullMQ and others on streamd, in an environment of their own"
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
@@ -35,6 +39,8 @@ help:
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make chaos-cluster   masters of a Redis cluster are killed under a query; ARGS=\"--failovers 20\""
+	@echo "make failover   100 failovers of real Sentinels, 20 more with Spark: a primary is destroyed or cut off each time;"
+	@echo "             ARGS=\"--runs 10 --sentinel 7 --how cut-off --with producers,groups,spark\""
 	@echo "make chaos-commands   Spark's commands to devices while a cluster, gateway and server are killed; minutes"
 	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
 	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes;"
@@ -68,6 +74,9 @@ demo-mqtt: set-up
 
 demo-sessions: set-up
 	@$(RUN) scripts/run.py demo.sessions $(ARGS)
+
+demo-failover: set-up
+	@$(RUN) -m demo.failover $(ARGS)
 
 # All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: how-long lint
@@ -103,6 +112,9 @@ fuzz: set-up
 fuzz-compiled: set-up
 	@$(RUN) scripts/compiled.py fuzz --seconds $(SECONDS) $(ARGS)
 
+simulate: set-up
+	@$(RUN) -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
 differential: set-up
 	@$(RUN) -m tests.differential $(ARGS)
 
@@ -131,6 +143,11 @@ chaos-newest: set-up
 
 chaos-cluster: set-up
 	@$(RUN) -m tests.spark.failovers $(ARGS)
+
+# Without ARGS: each Sentinel's half of 100 failovers, and then some under a Spark query, which takes longer for each.
+failover: set-up
+	@$(RUN) -m tests.failover $(or $(ARGS),--runs 100 --sentinel both)
+	@$(if $(ARGS),,$(RUN) -m tests.failover --runs 20 --with producers,groups,spark)
 
 chaos-spark40: set-up
 	@$(RUN) scripts/spark40.py -m tests.spark.chaos $(ARGS)

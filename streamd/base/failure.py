@@ -9,7 +9,7 @@ EXIT_CODES = """exit codes:
   2  usage or configuration
   3  address: in use, not this machine's, or no server there
   4  data directory: unreadable, unwritable or locked by another server
-  5  journal damaged
+  5  journal damaged; or two servers differ
   6  journal could not be written
 """
 

@@ -66,6 +66,11 @@ SLICE_US: Final = 1_000
 # Loading at a start is given so long between two turns of those who ask meanwhile: nobody is served before its end.
 LOAD_TURN_US = 5_000
 
+# A replica that catches up takes what its primary has sent in pieces of this size, and for so long between two turns of
+# its own clients. (uvloop reads up to 8 MB at once, which are seconds of work.)
+LINK_PIECE_BYTES: Final = 16 * 1024
+LINK_TURN_US: Final = 5_000
+
 # A stop waits so long for replies to leave.
 STOP_S = 3.0
 

@@ -110,8 +110,8 @@ class Guard:
         "_commands",
         "_firsts",
         "_every_quick",
-        "_is_restricted",
         "_looks",
+        "_slow",
         "_vocabulary",
         "all_quick",
         "is_prepared",
@@ -122,14 +122,19 @@ class Guard:
     )
 
     def __init__(
-        self, user: User, vocabulary: Vocabulary, commands: CommandTable, quick: QuickTable, is_restricted: bool
+        self,
+        user: User,
+        vocabulary: Vocabulary,
+        commands: CommandTable,
+        quick: QuickTable,
+        slow: Sequence[bytes] | None,
     ) -> None:
-        """is_restricted: see `fill`."""
+        """slow: see `fill`."""
         self.user = user
         self._vocabulary = vocabulary
         self._commands = commands
         self._every_quick = quick
-        self._is_restricted = is_restricted
+        self._slow = slow
         self.is_prepared = False
         self._looks: dict[str, _Look] = {}
         self._firsts: dict[str, _Names] = {}  # of commands whose first word is the only name
@@ -138,13 +143,12 @@ class Guard:
         self.all_quick: QuickTable = {}
         self.quick: QuickTable = {}
 
-    def fill(self, is_restricted: bool) -> None:
-        """Have all requests checked one by one, or no more. (In place, since the clients hold the tables.)"""
-        self._is_restricted = is_restricted
-        if is_restricted:
-            self.quick.clear()
-        elif not self.quick:
-            self.quick.update(self.all_quick)
+    def fill(self, slow: Sequence[bytes] | None) -> None:
+        """Have requests with these words checked one by one, None: all requests. (In place, since the clients hold the
+        tables.)
+        """
+        self._slow = slow
+        fill_quick(self.quick, self.all_quick, slow)
 
     def _prepare_all(self) -> None:
         user, vocabulary = self.user, self._vocabulary
@@ -161,7 +165,7 @@ class Guard:
             if command.name in self.names or command.name in self.plain:
                 self.all_quick[word] = command
         self.is_prepared = True
-        self.fill(self._is_restricted)
+        self.fill(self._slow)
 
     def _prepare(
         self,
@@ -230,6 +234,15 @@ class Guard:
             if request[0] != name or not command.accepts(len(request)) or not self.allows(command, request):
                 return position
         return end
+
+
+def fill_quick(quick: QuickTable, every: QuickTable, slow: Sequence[bytes] | None) -> None:
+    """Fill a table with all that may be quick but the words in `slow`, with nothing for None."""
+    quick.clear()
+    if slow is not None:
+        quick.update(every)
+        for word in slow:
+            quick.pop(word, None)
 
 
 def _is_plain(command: Command, selector: Selector) -> bool:

@@ -1,4 +1,4 @@
-"""`streamd check`: examines the journal of a data directory, and mends it."""
+"""`streamd check`: examines the journal of a data directory, mends it, or compares two servers."""
 
 import argparse
 import os
@@ -20,6 +20,8 @@ from streamd.journal.recovery import DamagedError
 
 # `check` knows no --databases: beyond these it looks at bytes only.
 _TRIAL_DATABASES = 1_024
+# So many differences of two servers are printed.
+_SHOWN_MAX = 20
 
 
 def add_options(checking: argparse.ArgumentParser) -> None:
@@ -30,7 +32,16 @@ def add_options(checking: argparse.ArgumentParser) -> None:
         "what goes, and ask; what goes is kept in FILE.cut-TIME beside each file. Copy the directory before."
     )
     checking.epilog = EXIT_CODES
-    checking.add_argument("directory", metavar="DIR", help="the data directory, or the directory of the journal in it")
+    checking.add_argument(
+        "directory", metavar="DIR", nargs="?", help="the data directory, or the directory of the journal in it"
+    )
+    checking.add_argument(
+        "--compare",
+        nargs=2,
+        metavar="URL",
+        help="instead: compare the data of two running servers, a primary and its replica for instance, over the"
+        " protocol; nothing is changed. Needs redis-py: the extra `client`",
+    )
     change = checking.add_mutually_exclusive_group()
     change.add_argument(
         "--skip", action="store_true", help="leave out only what is damaged or does not fit, and list it"
@@ -59,6 +70,12 @@ def add_options(checking: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    if arguments.compare is not None:
+        if arguments.directory is not None:
+            raise Failure(EXIT_USAGE, "--compare takes two URLs, and no DIR beside them (see streamd check --help)")
+        return _compare(*arguments.compare)
+    if arguments.directory is None:
+        raise Failure(EXIT_USAGE, "the following arguments are required: DIR (see streamd check --help)")
     if arguments.windows and arguments.export is None:
         raise Failure(EXIT_USAGE, "--windows needs --export OUT: it says what is written there")
     files, filename = FileSystem(), arguments.appendfilename
@@ -102,6 +119,29 @@ def _check(arguments: argparse.Namespace) -> int:
     finally:
         line.end()
     return EXIT_OK if report.is_whole or report.is_mended else EXIT_DAMAGED
+
+
+def _compare(first: str, second: str) -> int:
+    """Compare two servers, and print what differs; return the exit code. Raises: Failure."""
+    from streamd.checking.two_servers import compare
+
+    line = ProgressLine("check")
+    try:
+        found = compare((first, second), lambda done, total: line.say(f"{done} of about {total} keys compared"))
+    finally:
+        line.end()
+    for text in found.differences[:_SHOWN_MAX]:
+        print(f"differs       {text}")
+    for text in found.unsettled[:_SHOWN_MAX]:
+        print(f"not compared  {text}: it was written each time that it was looked at")
+    if found.differences or found.unsettled:
+        also = f", and {len(found.unsettled)} could not be compared" if found.unsettled else ""
+        count = len(found.differences)
+        print(f"{found.keys} keys: {count} {'difference' if count == 1 else 'differences'}{also}.")
+        return EXIT_DAMAGED
+    where = "" if found.history is None else ", up to offset {1} of the history {0}".format(*found.history)
+    print(f"{found.keys} keys: no difference{where}.")
+    return EXIT_OK
 
 
 def _agree(known: list[str], question: str, is_agreed: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from streamd.base.errors import CommandError
 from streamd.connected.blocking import Waiter
@@ -26,14 +26,35 @@ class Greeting:
     last: int = 0
 
 
+class ReplicaFacts(NamedTuple):
+    """A replica of this server, as INFO shows it.
+
+    host, port: where others reach it. state: `online`, or `send_bulk` while it takes the whole state. offset: what it
+    has acknowledged. lag_s: seconds since it has acknowledged anything, 0 while it is not online.
+    """
+
+    host: str
+    port: int
+    state: str
+    offset: int
+    lag_s: int
+
+
 class Replication(Protocol):
     """Replication as commands see it; see streamd.replication.replication."""
+
+    @property
+    def clock_skew_ms(self) -> int | None:
+        """By how much the clock here is ahead of the primary's; None if that is not known, and of a primary."""
 
     def role(self) -> list[object]:
         """Return the reply of ROLE."""
 
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Replication, in Redis's order."""
+
+    def replicas(self) -> list[ReplicaFacts]:
+        """Return the replicas of this server."""
 
     def leave(self, client: Client) -> None:
         """Forget a client that has gone."""
@@ -88,6 +109,8 @@ class Replication(Protocol):
 class Alone:
     """A server that cannot have replicas, because it has no journal."""
 
+    clock_skew_ms: int | None = None
+
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
 
@@ -98,6 +121,10 @@ class Alone:
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Replication."""
         return primary_fields(self._run_id, NO_ID, 0, -1) | backlog_fields(False, 0, 0, 0)
+
+    def replicas(self) -> list[ReplicaFacts]:
+        """Return none."""
+        return []
 
     def leave(self, client: Client) -> None:
         """Do nothing."""

@@ -34,6 +34,10 @@ from streamd.stream.stream import Stream
 ERROR_CODES_MAX: Final = 128
 FURTHER_CODES: Final = "ERRORSTATS_DISABLED"
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+_WRITES: Final = frozenset({"write"})
+_GROWTH: Final = frozenset({"denyoom"})
+
 
 class Stats:
     """Counters since the start, or since CONFIG RESETSTAT.
@@ -107,7 +111,7 @@ class State:
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end; busy_error:
         returns the error for most commands then.
     libraries: the functions.
-    on_restricted(is_restricted): commands must be checked one by one from now on, or no more.
+    on_restricted(flags): commands with one of these flags must be checked one by one from now on, None: all of them.
     slow_ns: times above it are noted, in the slow log or for LATENCY. log_slow_ns: in the slow log.
     started_ms: the Unix time of the start.
     pause_until_ms: the monotonic time until which clients are paused, 0: they are not; pause_writes_only: which of
@@ -144,7 +148,7 @@ class State:
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.paused: list[Client] = []
-        self.on_restricted: Callable[[bool], None] = lambda is_restricted: None
+        self.on_restricted: Callable[[frozenset[str] | None], None] = lambda flags: None
         self.slow_ns = self.log_slow_ns = 0
         self.random = Random()
         events = KeyspaceEvents(self.pubsub)
@@ -247,18 +251,18 @@ class State:
 
     def restrict(self) -> None:
         """Update whether commands must be checked one by one, after a reason for that came or went."""
-        self.on_restricted(
+        if (
             self.is_loading
             or self.is_busy
-            or self.is_full
-            or self.write_error is not None
-            or self.read_only is not None
-            or self.lacks_replicas is not None
             or self.stale is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
             or self.scripts_may_all
-        )
+        ):
+            self.on_restricted(None)
+            return
+        takes_no_writes = (self.write_error, self.read_only, self.lacks_replicas) != (None, None, None)
+        self.on_restricted((_WRITES if takes_no_writes else _NOTHING) | (_GROWTH if self.is_full else _NOTHING))
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
         """Raise the error that a command with these flags gets at present, if any."""

@@ -12,7 +12,7 @@ from streamd.base.glob_table import GlobTable
 from streamd.base.log import log
 from streamd.base.small_files import keep_file, read_file, replace_file
 from streamd.catalog import CommandTable, Context, QuickTable
-from streamd.catalog.guard import Guard
+from streamd.catalog.guard import Guard, fill_quick
 from streamd.catalog.refusing import note_refusal
 from streamd.connected.client import Client
 from streamd.connected.state import State
@@ -42,7 +42,7 @@ class Access:
         self.quick: QuickTable = {}
         self._disconnect = disconnect
         self._guards: dict[User, Guard] = {}
-        self._is_restricted = False
+        self._slow: list[bytes] | None = []
         self._known: bytes | None = None  # what this process read from the users' file last, or wrote there
         state.config.on_change("requirepass", self._set_default_password)
         state.config.on_change("acl-pubsub-default", self._set_channels)
@@ -97,22 +97,23 @@ class Access:
         client.guard = self._guards.get(user)
         client.update_quick()
 
-    def fill(self, is_restricted: bool) -> None:
-        """Have all requests looked at one by one, or no more. (In place: the tables are in the clients' hands.)"""
-        self._is_restricted = is_restricted
-        if is_restricted:
-            self.quick.clear()
-        elif not self.quick:
-            self.quick.update(self._all_quick)
+    def fill(self, flags: frozenset[str] | None) -> None:
+        """Have requests of commands with one of these flags looked at one by one, None: all requests.
+
+        (In place: the tables are in the clients' hands.)
+        """
+        every = self._all_quick
+        self._slow = None if flags is None else [word for word, one in every.items() if one.flags & flags]
+        fill_quick(self.quick, every, self._slow)
         for guard in self._guards.values():
-            guard.fill(is_restricted)
+            guard.fill(self._slow)
 
     def guard_of(self, user: User) -> Guard:
         """Return the rules of any user."""
         return self._guards.get(user) or self._new_guard(user)
 
     def _new_guard(self, user: User) -> Guard:
-        return Guard(user, self._users.vocabulary, self._commands, self._all_quick, self._is_restricted)
+        return Guard(user, self._users.vocabulary, self._commands, self._all_quick, self._slow)
 
     def _changed(self, users: Iterable[User]) -> None:
         """Have the clients of some users follow their rules."""

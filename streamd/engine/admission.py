@@ -68,7 +68,10 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
             "are allowed in this context"
         )
     if client.in_unit:
-        return  # EXEC was asked for all that was queued
+        # EXEC was asked for all that was queued; but a REPLICAOF among that may have changed the role.
+        if client.state.read_only is not None and "write" in command.flags:
+            raise client.state.read_only
+        return
     state, flags = client.state, command.flags
     if client.transaction is not None and (
         state.is_full

@@ -18,6 +18,8 @@ SAMPLES_PER_SLICE: Final = 100
 # A longer name is not shown whole: of 100 streams with ten groups each it would stand there a thousand times.
 NAME_CHARACTERS_MAX: Final = 200
 NAME_BEGINNING: Final = 150
+# Of more replicas only the first ones are shown one by one: each adds some lines.
+REPLICAS_MAX: Final = 100
 _DIGEST_MARK: Final = "...sha256:"
 
 Sample = tuple[dict[str, str], float]
@@ -42,7 +44,7 @@ def expose(server: MetricsHost, write: Callable[[str], object]) -> Iterator[int]
     """Hand the metrics to `write`, piece by piece; yields how many things were looked at or written in a slice."""
     found = Survey()
     yield from survey(server.engine.state.keyspace, found)
-    for families in (_server, _commands, _databases):
+    for families in (_server, _replication, _commands, _databases):
         for family in families(server):
             yield from _write(family, write)
     for family in _streams(found):
@@ -84,8 +86,7 @@ def _server(server: MetricsHost) -> Iterator[Family]:
     stats = state.stats
     fields = state.persistence()
     info = {"redis_version": REDIS_VERSION, "streamd_version": VERSION, "os": process.system}
-    link = state.replication.fields()
-    info["role"] = str(link["role"])
+    info["role"] = str(state.replication.fields()["role"])
     yield "redis_instance_info", "gauge", "What runs.", [(info, 1)]
 
     def gauge(name: str, text: str, value: float) -> Family:
@@ -123,10 +124,6 @@ def _server(server: MetricsHost) -> Iterator[Family]:
     yield counter("cpu_user_seconds", "CPU time in the process.", process.user_s)
     yield gauge("loading_dump_file", "1: the journal is being loaded.", int(state.is_loading))
     yield gauge("aof_enabled", "1: there is a journal.", int(state.journal is not None))
-    yield gauge("connected_slaves", "Replicas of this server.", int(str(link["connected_slaves"])))
-    yield gauge("master_repl_offset", "The offset of the replication history.", int(str(link["master_repl_offset"])))
-    if "master_link_status" in link:
-        yield gauge("master_link_up", "1: the link to the primary is up.", int(link["master_link_status"] == "up"))
     for field, name, text in (
         ("aof_rewrite_in_progress", "aof_rewrite_in_progress", "1: the journal is being rewritten."),
         ("aof_rewrite_scheduled", "aof_rewrite_scheduled", "1: a rewrite is due."),
@@ -151,6 +148,59 @@ def _server(server: MetricsHost) -> Iterator[Family]:
     errors = [({"err": code}, float(count)) for code, count in sorted(stats.errors.items())]
     yield "redis_errors_total", "counter", "Error replies, by their first word.", errors
     yield "streamd_internal_errors_total", "counter", "Bugs met.", [({}, stats.internal_errors)]
+
+
+# field of INFO replication -> (its metric, what it says); those that only a replica or a primary has may be missing
+_OF_REPLICATION: Final = {
+    "connected_slaves": ("redis_connected_slaves", "Replicas of this server."),
+    "min_slaves_good_slaves": (
+        "redis_min_slaves_good_slaves",
+        "Replicas that have acknowledged something in time for min-replicas-max-lag.",
+    ),
+    "master_repl_offset": ("redis_master_repl_offset", "The offset of the replication history."),
+    "repl_backlog_size": ("redis_replication_backlog_bytes", "The option repl-backlog-size."),
+    "repl_backlog_histlen": ("redis_repl_backlog_history_bytes", "Bytes that are kept for replicas that come back."),
+    "master_last_io_seconds_ago": (
+        "redis_master_last_io_seconds_ago",
+        "Seconds since the primary was heard; -1: the link is down.",
+    ),
+    "master_sync_in_progress": ("redis_master_sync_in_progress", "1: the whole state of the primary is being taken."),
+    "slave_repl_offset": ("redis_slave_repl_offset", "The offset up to which this replica has all."),
+    "slave_priority": ("redis_slave_priority", "The option replica-priority."),
+}
+
+
+def _replication(server: MetricsHost) -> Iterator[Family]:
+    state = server.engine.state
+    link = state.replication.fields()
+    for field, (name, text) in _OF_REPLICATION.items():
+        if field in link:
+            yield name, "gauge", text, [({}, int(str(link[field])))]
+    wanted = state.config.integer("min-replicas-to-write")
+    yield "redis_config_min_replicas_to_write", "gauge", "The option min-replicas-to-write.", [({}, wanted)]
+    if "master_link_status" in link:
+        primary = {"master_host": _label(str(link["master_host"])), "master_port": str(link["master_port"])}
+        yield "redis_slave_info", "gauge", "Whose replica this server is.", [(primary, 1)]
+        is_up = int(link["master_link_status"] == "up")
+        yield "redis_master_link_up", "gauge", "1: the link to the primary is up.", [({}, is_up)]
+    skew_ms = state.replication.clock_skew_ms
+    if skew_ms is not None:
+        text = "By how much the clock of this replica is ahead of its primary's."
+        yield "streamd_clock_skew_seconds", "gauge", text, [({}, skew_ms / 1_000)]
+    # Of two that have the same address the later one counts: Prometheus takes no labels twice.
+    replicas = {(_label(one.host), str(one.port)): one for one in state.replication.replicas()[:REPLICAS_MAX]}
+    rows = [
+        ({"slave_ip": host, "slave_port": port, "slave_state": one.state}, one)
+        for (host, port), one in replicas.items()
+    ]
+    acknowledged = [(labels, float(one.offset)) for labels, one in rows]
+    yield "redis_connected_slave_offset_bytes", "gauge", "The offset that a replica has acknowledged.", acknowledged
+    silent = [(labels, float(one.lag_s)) for labels, one in rows]
+    yield "redis_connected_slave_lag_seconds", "gauge", "Seconds since a replica has acknowledged anything.", silent
+
+
+def _label(text: str) -> str:
+    return _name(text.encode("utf-8", "surrogateescape"))
 
 
 def _commands(server: MetricsHost) -> Iterator[Family]:

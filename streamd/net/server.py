@@ -244,7 +244,7 @@ class Server:
         replication.begin()
 
     def _make_replication(self, persistence: Persistence) -> Replication:
-        self._connector = Connector(self._loop, self.config)
+        self._connector = Connector(self._loop, self.config, self.clock)
         engine = self.engine
         return Replication(
             engine.state,

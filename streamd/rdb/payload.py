@@ -1,6 +1,6 @@
 """DUMP payloads: one value, with a version and a checksum behind it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from streamd.data.types import KeyValue
 from streamd.rdb.bytes import body_of, with_footer
@@ -12,6 +12,16 @@ def payload_of(value: KeyValue) -> bytes:
     """Return the payload of a value; its version is the earliest that has all of it."""
     kind, version = kind_of(value)
     return with_footer(b"".join([bytes((kind,)), *pieces_of(kind, value)]), version)
+
+
+def payload_in_steps(value: KeyValue) -> Iterator[bytes | None]:
+    """Yield None, each time after well below a millisecond, and then the payload of a value, which must not change."""
+    kind, version = kind_of(value)
+    made = [bytes((kind,))]
+    for piece in pieces_of(kind, value):
+        made.append(piece)
+        yield None
+    yield with_footer(b"".join(made), version)
 
 
 def value_in(payload: bytes, new_stream: Callable[[], Stream], now_ms: int | None = None) -> KeyValue:

@@ -1,8 +1,9 @@
 """The lines around the files of a whole state, as a primary sends it.
 
-    #streamd files COUNT KEYS HASH      so many files follow, of a state with so many keys
-    #streamd file SIZE HASH             SIZE bytes follow
-    #streamd whole DIGEST HASH          behind the last file; DIGEST is the xxh3-64 of all files
+    #streamd files COUNT KEYS LAST ORIGIN HASH  so many files follow, of a state with so many keys; LAST is the hash of
+                                                the last frame before it, ORIGIN the ID of its data set
+    #streamd file SIZE HASH                     SIZE bytes follow
+    #streamd whole DIGEST HASH                  behind the last file; DIGEST is the xxh3-64 of all files
 
 HASH is the xxh3-64 of what stands before it in the line, in 16 hexadecimal digits. Its seed is made of the replication
 ID and the offset of the state. So a damaged size is noticed at once, and not when bytes do not come.

@@ -16,8 +16,9 @@ from streamd.connected.state import State
 from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
 from streamd.replication.copy_lines import make_line
-from streamd.replication.frame import Frame, make_ask, make_frame
+from streamd.replication.frame import TAKES_TIME, Frame, make_ask, make_frame, make_time
 from streamd.replication.frame_ring import FrameRing
+from streamd.replication.history import History
 from streamd.replication.standing import Standing
 
 _SHOW_EVERY_MS: Final = 1_000
@@ -141,9 +142,10 @@ class Feeding:
         self._catch_up()
         if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
             self._shown_ms = now_ms
+            time = make_time(self._state.clock.now_ms())
             for follower in self.followers.values():
                 if follower.is_online and not follower.is_behind:
-                    self._send(follower, b"\n")
+                    self._send(follower, time if TAKES_TIME in follower.greeting.can else b"\n")
             for client in self.waiting:
                 if client.waiter is not None:
                     client.out.append(b"\n")
@@ -247,7 +249,7 @@ class Feeding:
         self.waiting.pop(client, None)
         follower = self._join(client, self._standing.history.offset)
         sizes = [size for _, size in begun]
-        client.begin_pieces(self._pieces(follower, sizes, backups))
+        client.begin_pieces(self._pieces(follower, self._standing.history, sizes, backups))
         log.info("replica-copy", "sending %d bytes to the replica at %s", sum(sizes), client.address)
         return True
 
@@ -258,12 +260,13 @@ class Feeding:
         self.followers[client] = follower
         return follower
 
-    def _pieces(self, follower: Follower, sizes: list[int], backups: Backups) -> Iterator[bytes]:
-        """Yield the files up to their sizes, and the frames that have come since."""
-        replid, offset = self._standing.history.replid, follower.sent
+    def _pieces(self, follower: Follower, history: History, sizes: list[int], backups: Backups) -> Iterator[bytes]:
+        """Yield the files up to their sizes, where the history stood then, and the frames that have come since."""
+        replid, offset = history.replid, history.offset
         yield b"+FULLRESYNC %b %d streamd\r\n" % (replid.encode(), offset)
         keys = sum(len(db.values) for db in self._state.keyspace)
-        yield make_line(replid, offset, b"files", len(sizes), keys)
+        words = (len(sizes), keys, b"%016x" % history.last, history.origin.encode())
+        yield make_line(replid, offset, b"files", *words)
         digest = xxh3_64()
         for number, size in enumerate(sizes):
             yield make_line(replid, offset, b"file", size)

@@ -9,13 +9,19 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from streamd.base.log import log
+from streamd.base.version import VERSION, version_number
+from streamd.connected.replication_ports import NO_ID
 from streamd.durability.incoming import Incoming
 from streamd.replication.copy_lines import words_of
-from streamd.replication.frame import Ask, ForeignFrame, Frame, FrameError, FrameReader
+from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
+from streamd.replication.history import History
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
+# How a primary answers `REPLCONF streamd-version`: with its own one.
+VERSION_WORD: Final = "streamd"
 FILES_MAX: Final = 64
+IS_PRIMARY: Final = "ERR PSYNC FAILOVER can't be sent to a master."
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
 # A replica that needs the whole state again before that is too slow for its primary: it comes ever later.
@@ -59,6 +65,9 @@ class Host(Protocol):
     def asked(self) -> None:
         """Acknowledge, and again when the journal is on the disk."""
 
+    def told_time(self, unix_ms: int) -> None:
+        """Compare the clock here with a time of the primary's."""
+
     def renamed(self) -> None:
         """The history has another ID from here on."""
 
@@ -68,14 +77,20 @@ class Host(Protocol):
     def not_promoted(self, why: str) -> None:
         """It is not; this link follows nobody."""
 
+    def is_busy(self) -> bool:
+        """Return whether a script was interrupted: nothing changes before its end."""
+
     def keys(self) -> int:
         """Return how many keys there are here."""
 
     def receive(self, count: int) -> Incoming:
         """Prepare to receive so many files. Raises: OSError."""
 
-    def load(self, incoming: Incoming, replid: str, offset: int) -> None:
-        """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows."""
+    def load(self, incoming: Incoming, history: History) -> None:
+        """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows.
+
+        history: where the received state stands.
+        """
 
     def pause_reading(self, is_paused: bool) -> None:
         """Take no bytes from the connection, or take them again."""
@@ -104,25 +119,32 @@ class Link:
         self._failures = 0
         self._next_ms = 0
         self._lines = b""
+        self._kept = b""  # what has come while a script was interrupted
         self._step = ""
-        self._replid = ""
+        self._replid = self._origin = ""
         self._earlier: tuple[str, ...] = ()
-        self._offset = 0
+        self._offset = self._last = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
         self._must_copy = self._may_empty = self._promotes = self._is_copied = False
+        self._is_promoted: bool | None = False  # the server that is to become the primary: None while that is unknown
+        self._too_old: LinkFault | None = None
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
     def start(self, may_empty: bool = False, promotes: bool = False) -> None:
         """Follow the primary of the standing from now on.
 
-        may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
-        this server, and is to become the primary first.
+        may_empty: take another data set, too, even an empty one. promotes: it is a replica of this server, and is to
+        become the primary first. When the link is lost behind that request, it is asked until it answers: if this
+        server went on as the primary, there might be two.
         """
         self.stop()
         self._may_empty, self._promotes = may_empty, promotes
+        self._is_promoted = False
+        if promotes:
+            self._must_copy = False  # this state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -140,6 +162,10 @@ class Link:
         """Do what is due."""
         if not self.is_active:
             return
+        if self._kept and not self._host.is_busy():
+            kept, self._kept = self._kept, b""
+            self._host.pause_reading(False)
+            self.received(kept)
         now_ms = self._now_ms()
         if self.state == "connect":
             primary = self._standing.primary
@@ -168,6 +194,7 @@ class Link:
         self.state = "handshake"
         self._lines = b""
         self._step = "ping"
+        self._too_old = None
         self._host.send(_request(b"PING"))
 
     def lost(self, reason: str) -> None:
@@ -178,6 +205,10 @@ class Link:
     def received(self, data: bytes) -> None:
         """Take bytes of the primary."""
         self.last_ms = self._now_ms()
+        if self.state != "load" and (self._kept or self._host.is_busy()):
+            self._kept += data
+            self._host.pause_reading(True)
+            return
         try:
             if self._frames is not None:
                 self._take_frames(data)
@@ -192,7 +223,6 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
-        self._must_copy = self._may_empty = False
         self._is_copied = True
         self._incoming = None
         self._go_on()
@@ -206,11 +236,13 @@ class Link:
         is_soon = isinstance(error, LinkFault) and error.is_soon
         pause_s = 1 if is_soon else _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += not is_soon
-        if self._promotes:
+        if self._promotes and self._is_promoted is False:
             self._promotes = False
             self._end()
             self._host.not_promoted(str(error))
             return
+        if self._promotes:
+            pause_s = 1
         self._say(str(error), pause_s)
         self._end()
         self._next_ms = self._now_ms() + pause_s * 1_000
@@ -246,21 +278,29 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = words_of(line, self._replid, self._offset)
-            if words[:1] != [b"files"] or len(words) != 3 or not 1 <= int(words[1]) <= FILES_MAX:
+            is_known = words[:1] == [b"files"] and [len(word) for word in words[3:]] == [16, 40]
+            if not is_known or not 1 <= int(words[1]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
-            if not int(words[2]) and not self._may_empty and self._is_foreign() and self._host.keys():
+            self._last, self._origin = int(words[3], 16), words[4].decode()
+            if not self._may_empty and self._host.keys() and self._is_foreign(is_empty=not int(words[2])):
                 raise LinkFault(
-                    f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
-                    "send REPLICAOF again to have them removed"
+                    f"it has another data set, so the {self._host.keys()} keys here are kept; "
+                    "send REPLICAOF again to have them replaced"
                 )
             self._incoming = self._host.receive(int(words[1]))
             self.state = "sync"
         else:
             self._take_reply(line)
 
-    def _is_foreign(self) -> bool:
-        history = self._standing.history
-        return self._replid not in (history.replid, history.replid2)
+    def _is_foreign(self, *, is_empty: bool) -> bool:
+        """Return whether the state here may not make room for that of the primary.
+
+        A primary that has lost its data begins another data set. It does not have to be empty still: clients that
+        write again and again may be faster than its replicas. A server that never was in replication has the data set
+        of nobody, so that only an empty primary is refused.
+        """
+        origin = self._standing.history.origin
+        return self._origin != origin and (origin != NO_ID or is_empty)
 
     def _take_file_line(self, line: bytes) -> None:
         incoming, words = self._incoming, words_of(line, self._replid, self._offset)
@@ -272,7 +312,7 @@ class Link:
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
-            self._host.load(incoming, self._replid, self._offset)
+            self._host.load(incoming, History(self._replid, self._offset, self._last, origin=self._origin))
         else:
             raise LinkFault(f"{line[:40]!r} stands between the files of a state")
 
@@ -287,7 +327,7 @@ class Link:
                 raise LinkFault(f"the primary says: {text}", text.startswith(("LOADING", "MASTERDOWN")))
             user, password = self._host.credentials()
             if password:
-                self._ask("auth", b"AUTH", *([user.encode()] if user else []), password.encode())
+                self._ask("auth", b"AUTH", *([_bytes(user)] if user else []), _bytes(password))
             else:
                 self._introduce()
         elif step == "auth":
@@ -297,6 +337,8 @@ class Link:
         elif step.isdigit():  # whether it knows a REPLCONF does not matter
             if text.startswith(("NOAUTH", "NOPERM")):
                 raise LinkFault(f"the primary says: {text}; set masteruser and masterauth")
+            if text.startswith(VERSION_WORD):
+                self._look_at_version(text.removeprefix(VERSION_WORD).strip())
             self._step = str(int(step) - 1)
             if self._step == "0":
                 self._ask_for_stream()
@@ -311,29 +353,57 @@ class Link:
         address, port = self._host.announced()
         said = [(b"listening-port", b"%d" % port)]
         if address:
-            said.append((b"ip-address", address.encode()))
-        said.append((b"capa", b"streamd"))
+            said.append((b"ip-address", _bytes(address)))
+        said.append((b"streamd-version", VERSION.encode()))
+        said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME)]
         said.append((b"streamd-last", b"%016x" % self._standing.history.last))
         self._step = str(len(said))
         for name, value in said:
             self._host.send(_request(b"REPLCONF", name, value))
+
+    def _look_at_version(self, primary: str) -> None:
+        """Look whether this version knows all that the primary's may send. (Versions that differ in the last number
+        alone write the same.)
+        """
+        try:
+            is_newer = version_number(primary) >> 8 > version_number(VERSION) >> 8
+        except ValueError:
+            is_newer = True
+        if is_newer:
+            fault = f"the primary is streamd {primary}, newer than the {VERSION} here: install that version here, too"
+            if not self._promotes:
+                raise LinkFault(fault)
+            self._too_old = LinkFault(fault)  # it is to become the primary first
 
     def _ask_for_stream(self) -> None:
         history = self._standing.history
         if self._must_copy or history.offset < 0:
             self._ask("psync", b"PSYNC", b"?", b"-1")
         else:
-            promotes = [b"FAILOVER"] if self._promotes else []
+            promotes = [b"FAILOVER"] if self._promotes and not self._is_promoted else []
+            if promotes:
+                self._is_promoted = None
             self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1), *promotes)
 
     def _take_verdict(self, refused: bool, text: str) -> None:
         words = text.split()
         if refused:
-            raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
+            is_soon = text.startswith(("NOMASTERLINK", "LOADING"))
+            if self._is_promoted is None and not is_soon:
+                self._is_promoted = text == IS_PRIMARY
+                if self._is_promoted:
+                    self._ask_for_stream()
+                    return
+            raise LinkFault(f"the primary says: {text}", is_soon)
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
         if len(words) < 3 or not _REPLID.fullmatch(words[1]):
             raise LinkFault(f"the primary says: {text}")
+        if self._promotes:
+            self._promotes = False
+            self._host.promoted()
+        if self._too_old is not None:
+            raise self._too_old
         if words[0] == "CONTINUE" and len(words) == 3:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
@@ -355,10 +425,8 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        self._must_copy = self._may_empty = False  # what was allowed was allowed for this once
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
-        if self._promotes:
-            self._promotes = False
-            self._host.promoted()
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)
         self._host.acknowledge()
@@ -370,6 +438,8 @@ class Link:
         for one in self._frames.feed(data):
             if isinstance(one, Ask):
                 is_asked = True
+            elif isinstance(one, Time):
+                self._host.told_time(one.unix_ms)
             else:
                 self._host.apply(one)
         if is_asked:
@@ -385,7 +455,7 @@ class Link:
                 self.down_ms = self._now_ms()
         self.state = "connect"
         self._frames = None
-        self._lines = b""
+        self._lines = self._kept = b""
         if self._incoming is not None:
             self._incoming.abandon()
             self._incoming = None
@@ -399,6 +469,10 @@ class Link:
         self._said[reason] = now_ms
         host, port = self._standing.primary or ("", 0)
         log.warning("replica-link", "the primary at %s:%d: %s; again in %d s", host, port, reason, pause_s)
+
+
+def _bytes(option: str) -> bytes:
+    return option.encode("utf-8", "surrogateescape")  # the bytes that were configured, also such as are no text
 
 
 def _request(*words: bytes) -> bytes:

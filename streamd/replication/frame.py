@@ -1,4 +1,4 @@
-"""The form of the replication stream between two streamd servers: frames of effects, and questions.
+"""The form of the replication stream between two streamd servers: frames of effects, questions, and the time.
 
 A frame has what one turn of the primary has written to its journal, without what belongs to one file: runs, salts,
 marks of syncing.
@@ -6,6 +6,8 @@ marks of syncing.
     #streamd ship BEFORE AFTER LENGTH HASH    LENGTH bytes follow: commands and notes, as in the journal. Database 0 is
                                               selected at the beginning
     #streamd ask OFFSET                       acknowledge now, even if nothing is new
+    #streamd time MILLISECONDS                what the clock of the primary shows: each second, to a replica that has
+                                              said `capa streamd-time`; to others an empty line
 
 BEFORE and AFTER are offsets of the history. HASH is the xxh3-64 of the bytes, in 16 hexadecimal digits. Its seed is
 made of the replication ID, BEFORE and AFTER, so that a frame of another history or place is not taken for this one. A
@@ -19,11 +21,14 @@ from typing import Final, NamedTuple
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 LINE_BYTES_MAX: Final = 128
+# What a replica says of itself, by `REPLCONF capa`, that wants to know the time.
+TAKES_TIME: Final = b"streamd-time"
 # The largest unit of a client is a request and what it decides; a turn has some of them.
 BODY_BYTES_MAX: Final = 2**32
 
 _SHIP: Final = re.compile(rb"#streamd ship (\d{1,19}) (\d{1,19}) (\d{1,10}) ([0-9a-f]{16})")
 _ASK: Final = re.compile(rb"#streamd ask (\d{1,19})")
+_TIME: Final = re.compile(rb"#streamd time (\d{1,19})")
 
 
 class FrameError(Exception):
@@ -55,6 +60,12 @@ class Ask(NamedTuple):
     offset: int
 
 
+class Time(NamedTuple):
+    """What the primary's clock showed when it was sent. unix_ms: milliseconds since 1970."""
+
+    unix_ms: int
+
+
 def _seed(replid: str, before: int, after: int) -> int:
     return xxh3_64_intdigest(b"%b %d %d" % (replid.encode(), before, after))
 
@@ -84,6 +95,19 @@ def seeded_hash(data: bytes, replid: str, before: int, after: int) -> int:
     return xxh3_64_intdigest(data, _seed(replid, before, after))
 
 
+def make_time(unix_ms: int) -> bytes:
+    """Return a line with the time."""
+    return b"#streamd time %d\n" % unix_ms
+
+
+def _said(line: bytes) -> Ask | Time | None:
+    if (match := _ASK.fullmatch(line)) is not None:
+        return Ask(int(match[1]))
+    if (match := _TIME.fullmatch(line)) is not None:
+        return Time(int(match[1]))
+    return None
+
+
 class FrameReader:
     """Cuts received bytes into frames, and checks that each continues the one before it.
 
@@ -97,7 +121,7 @@ class FrameReader:
         self._data = bytearray()
         self._wanted = 0  # bytes, before which there is nothing to look at
 
-    def feed(self, data: bytes) -> Iterator[Frame | Ask]:
+    def feed(self, data: bytes) -> Iterator[Frame | Ask | Time]:
         """Take bytes, and yield what is complete. Raises: FrameError; then nothing of the stream can be used."""
         self._data += data
         while len(self._data) > self._wanted:
@@ -111,7 +135,7 @@ class FrameReader:
         """The bytes of the frame that is not complete."""
         return len(self._data)
 
-    def _next(self) -> Frame | Ask | None:
+    def _next(self) -> Frame | Ask | Time | None:
         data = self._data
         end = data.find(b"\n", 0, LINE_BYTES_MAX)
         if end < 0:
@@ -124,11 +148,11 @@ class FrameReader:
             self._wanted = 0
             return self._next() if data else None
         line = bytes(data[:end])
-        asked = _ASK.fullmatch(line)
-        if asked is not None:
+        said = _said(line)
+        if said is not None:
             del data[: end + 1]
             self._wanted = 0
-            return Ask(int(asked[1]))
+            return said
         head = _SHIP.fullmatch(line)
         if head is None:
             raise FrameError(f"{line[:40]!r} is no frame")

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from streamd.base.errors import reason_of
 from streamd.base.log import log
@@ -13,12 +13,17 @@ from streamd.durability.persistence import Persistence
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.replication.applying import CannotFollow, FrameApplier
+from streamd.replication.clock_skew import ClockSkew
 from streamd.replication.feeding import Feeding
 from streamd.replication.following import Link, LinkFault
 from streamd.replication.frame import Frame
 from streamd.replication.history import History
 from streamd.replication.standing import Standing
 from streamd.replication.taking_over import TakingOver, TornState
+
+# Idempotent IDs are freed so much later than they have ended by the primary's clock, which may be set back a little.
+# (The clock here does not count: it may be ahead.)
+_SWEPT_LATER_MS: Final = 60_000
 
 
 class Network(Protocol):
@@ -64,6 +69,8 @@ class ReplicaSide:
         self._failover_ended = failover_ended
         config = state.config
         self.link = Link(standing, self, state.clock.monotonic_ms, lambda: config.integer("repl-timeout") * 1_000)
+        self.clock_skew = ClockSkew()
+        self._told_ms = 0  # by the primary, of its clock
         self._applier: FrameApplier | None = None
         self.client: Client | None = None
         self._taking: TakingOver | None = None
@@ -87,7 +94,9 @@ class ReplicaSide:
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
         self.link.tick()
-        return self._taking is not None and self._load_slice(self._taking, stop)
+        if self._taking is not None:
+            return self._load_slice(self._taking, stop)
+        return self._state.sweeper.run(self._told_ms - _SWEPT_LATER_MS, stop)
 
     # -- the link's host ------------------------------------------------------------------------------------------
 
@@ -106,6 +115,8 @@ class ReplicaSide:
     def close(self) -> None:
         """Close the connection to the primary."""
         self._network.close()
+        self.clock_skew.forget()
+        self._told_ms = 0
         self._taking = self._incoming = None
         client, self.client = self.client, None
         if client is not None:
@@ -161,6 +172,11 @@ class ReplicaSide:
         self.acknowledge()
         self._was_asked = bool(self._synced_at)
 
+    def told_time(self, unix_ms: int) -> None:
+        """Compare the clock here with a time of the primary's."""
+        self.clock_skew.note(unix_ms, self._state.clock.now_ms())
+        self._told_ms = unix_ms
+
     def on_synced(self) -> None:
         """Say that the journal is on the disk, if the primary has asked and waits for that."""
         if self._was_asked and self._synced_at and self._synced_at[0][0] <= self._persistence.journal.synced_writes:
@@ -195,6 +211,10 @@ class ReplicaSide:
         self.link.stop()
         self._failover_ended(why)
 
+    def is_busy(self) -> bool:
+        """Return whether a script was interrupted: nothing changes before its end."""
+        return self._state.is_busy
+
     def keys(self) -> int:
         """Return how many keys there are here."""
         return sum(len(db.values) for db in self._state.keyspace)
@@ -204,9 +224,9 @@ class ReplicaSide:
         self._incoming = Incoming(self._persistence.journal, count)
         return self._incoming
 
-    def load(self, incoming: Incoming, replid: str, offset: int) -> None:
+    def load(self, incoming: Incoming, history: History) -> None:
         """Load what was received, beside the present state."""
-        self._coming = History(replid, offset)
+        self._coming = history
 
         def done(error: BaseException | None) -> None:
             if self._incoming is not incoming or self.link.state != "load":

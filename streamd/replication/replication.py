@@ -7,21 +7,23 @@ from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
-from streamd.connected.replication_ports import Greeting, backlog_fields
+from streamd.connected.replication_ports import Greeting, ReplicaFacts, backlog_fields
 from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
-from streamd.replication.failover import Failover
+from streamd.replication.failover import UNDER_WAY, Failover
 from streamd.replication.feeding import Feeding
+from streamd.replication.following import IS_PRIMARY
+from streamd.replication.history import NO_OFFSET
 from streamd.replication.replica_side import Network, ReplicaSide
-from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
+from streamd.replication.standing import ENDED, Standing, noted
 
 # As ROLE shows a link's states.
 _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
 STALE: Final = CommandError("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
 FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write.")
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
-NOT_NOTED: Final = -1
 _NOTE_EVERY_MS: Final = 1_000
+_ROLE_NOT_NOTED: Final = "ERR a new primary must note its role in the journal: "
 _NOT_WRITTEN: Final = "NOMASTERLINK Can't SYNC: the journal of this server cannot be written"
 
 
@@ -66,7 +68,7 @@ class Replication:
         persistence.barrier.ship = self.feeding.end_turn
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
-        self._noted_offset = NOT_NOTED
+        self._noted_offset = NO_OFFSET
         self._expected: tuple[str, int] | None = None
 
     # -- start and end --------------------------------------------------------------------------------------------
@@ -151,15 +153,12 @@ class Replication:
         return self.standing.is_replica or bool(self.feeding.followers) or wanted > 0
 
     def note_of_rewrite(self) -> list[bytes] | None:
-        """Return the note for a journal that is being rewritten, which says nothing of the offset."""
-        self._noted_offset = NOT_NOTED
-        return self.standing.note(UNKNOWN) if self.standing.was_noted else None
+        """Return the note for a rewrite that begins: the frames that come meanwhile bring their own."""
+        return self.standing.note() if self.standing.was_noted else None
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
         self.feeding.tick()
-        if self._noted_offset == NOT_NOTED and self.standing.was_noted and not self._persistence.is_rewriting:
-            self._note()
         if self.standing.is_replica:
             more = self.side.tick(stop)
             self.look_at_link()
@@ -185,11 +184,13 @@ class Replication:
     # -- roles ----------------------------------------------------------------------------------------------------
 
     def follow(self, host: str, port: int) -> bool:
-        """Become a replica of a server; return False if it is that already."""
+        """Become a replica of a server; return False if it is that already. Raises: CommandError."""
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
                 self.side.start(may_empty=True)
             return False
+        if self._state.records:
+            raise CommandError("ERR REPLICAOF behind writes of its own transaction would drop them")
         was_replica = self.standing.is_replica
         self.side.stop()
         if not was_replica:
@@ -208,6 +209,11 @@ class Replication:
         standing = self.standing
         if not standing.is_replica:
             return
+        try:
+            # What this turn has applied is of the history before, and is not shipped as this server's own.
+            self._persistence.write_now()
+        except OSError as error:
+            raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
         before = standing.primary, standing.history
         self.side.stop()
         standing.primary = None
@@ -222,7 +228,8 @@ class Replication:
             standing.primary, standing.history = before
             self._note()
             self._become_replica()
-            raise CommandError(f"ERR a new primary must note its role in the journal: {reason_of(error)}")
+            raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
+        self.feeding.let_go()  # they come again, and learn the new ID
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
     def _leave_history(self) -> None:
@@ -283,7 +290,7 @@ class Replication:
     def promote(self, replid: str) -> None:
         """Become a primary because the present one says so. Raises: CommandError."""
         if not self.standing.is_replica:
-            raise CommandError("ERR PSYNC FAILOVER can't be sent to a master.")
+            raise CommandError(IS_PRIMARY)
         if replid.lower() != self.standing.history.replid:
             raise CommandError("ERR PSYNC FAILOVER replid must match my replid.")
         self.lead()
@@ -300,8 +307,9 @@ class Replication:
             self._settle()
         except OSError:
             raise CommandError(_NOT_WRITTEN)
+        is_new = self.standing.name_origin()
         is_begun = self.feeding.copy_whole(client, self._persistence.backups)
-        if not self.standing.was_noted:
+        if is_new or not self.standing.was_noted:
             self._note()
         return is_begun
 
@@ -327,7 +335,10 @@ class Replication:
 
     def abort_failover(self) -> None:
         """Give that up. Raises: CommandError."""
-        self.failover.abort()
+        if self.failover.state == UNDER_WAY:
+            self.side.not_promoted("it was aborted")
+        else:
+            self.failover.abort()
 
     def role(self) -> list[object]:
         """Return the reply of ROLE."""
@@ -360,13 +371,9 @@ class Replication:
         fields["connected_slaves"] = len(feeding.followers)
         if config.integer("min-replicas-to-write"):
             fields["min_slaves_good_slaves"] = feeding.good()
-        now_ms = self._state.clock.monotonic_ms()
-        for number, one in enumerate(feeding.followers.values()):
-            host, port = one.address
-            state = "online" if one.is_online else "send_bulk"
-            lag = (now_ms - one.acked_ms) // 1_000 if one.is_online else 0
-            place = f"ip={host},port={port},state={state}"
-            fields[f"slave{number}"] = f"{place},offset={max(0, one.acked)},lag={lag},io-thread=0"
+        for number, one in enumerate(self.replicas()):
+            place = f"ip={one.host},port={one.port},state={one.state}"
+            fields[f"slave{number}"] = f"{place},offset={one.offset},lag={one.lag_s},io-thread=0"
         fields |= {
             "master_failover_state": self.failover.state,
             "master_replid": history.replid,
@@ -376,8 +383,26 @@ class Replication:
         }
         size = config.integer("repl-backlog-size")
         if ring is None:
-            return fields | backlog_fields(False, size, 0, 0)
-        return fields | backlog_fields(True, size, ring.start + 1, ring.end - ring.start)
+            fields |= backlog_fields(False, size, 0, 0)
+        else:
+            fields |= backlog_fields(True, size, ring.start + 1, ring.end - ring.start)
+        if self.clock_skew_ms is not None:
+            fields["streamd_clock_skew_ms"] = self.clock_skew_ms  # behind all that Redis has, too
+        return fields
+
+    @property
+    def clock_skew_ms(self) -> int | None:
+        """By how much the clock here is ahead of the primary's; None if that is not known, and of a primary."""
+        return self.side.clock_skew.ms
+
+    def replicas(self) -> list[ReplicaFacts]:
+        """Return the replicas of this server."""
+        now_ms = self._state.clock.monotonic_ms()
+        found = []
+        for one in self.feeding.followers.values():
+            state, lag_s = ("online", (now_ms - one.acked_ms) // 1_000) if one.is_online else ("send_bulk", 0)
+            found.append(ReplicaFacts(*one.address, state, max(0, one.acked), lag_s))
+        return found
 
     def _link_fields(self, host: str, port: int) -> dict[str, object]:
         link, offset = self.link, max(0, self.standing.history.offset)

@@ -40,9 +40,9 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
             elif isinstance(value, GrowingString):
                 shown = value.whole()
             elif isinstance(value, SortedSet):
-                shown = (value.scores, value.members(0, len(value)))
+                shown = (dict(value.scores), value.members(0, len(value)))
             elif isinstance(value, Hash):
-                shown = (dict(value), times_of(value)) if times_of(value) else dict(value)
+                shown = (dict(value), dict(times_of(value))) if times_of(value) else dict(value)
             elif isinstance(value, MemberSet):
                 shown = set(value)
             elif isinstance(value, ElementList):

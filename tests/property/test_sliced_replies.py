@@ -11,7 +11,7 @@ from tests.session import Session, SessionClient
 
 SLICED_IN = ("commands.long_replies", "commands.keys.keys", "stream.entry_replies", "commands.stream.xpending",
              "commands.stream.xinfo", "commands.stream.xreadgroup", "commands.keys.scan_pages", "resp.encoder",
-             "resp.slicing", "commands.keys.sorted_set_ranges")  # fmt: skip
+             "resp.slicing", "commands.keys.sorted_set_ranges", "commands.keys.dump")  # fmt: skip
 
 READS = st.sampled_from([
     "XRANGE s - +", "XRANGE s - + COUNT 7", "XREVRANGE s + -", "XREVRANGE s 40 3 COUNT 9", "XRANGE s 5 5",
@@ -22,7 +22,7 @@ READS = st.sampled_from([
     "XREADGROUP GROUP g d STREAMS s >", "XREADGROUP GROUP g d BLOCK 0 STREAMS s >",
     "KEYS *", "KEYS k*", "HGETALL h", "HKEYS h", "HVALS h", "LRANGE l 0 -1", "LRANGE l 1 5", "PING", "GET s",
     "SMEMBERS m", "SUNION m m", "ZRANGE z 0 -1 WITHSCORES", "MGET k1 k2 k3 k4 k5 k6 k7 k8", "HMGET h f1 f2 f3 f4",
-    "SORT l",
+    "SORT l", "DUMP s", "DUMP h", "DUMP l",
     "SMISMEMBER m m1 x m2 m3", "COMMAND LIST",
 ])  # fmt: skip
 IDS = st.integers(1, 60)
@@ -52,7 +52,8 @@ ROUNDS = st.lists(
 LONG = ["XRANGE s - +", "XREVRANGE s + -", "XREAD STREAMS s 0", "XPENDING s g - + 1000", "XPENDING s g - + 1000 c",
         "XINFO STREAM s FULL COUNT 0", "XINFO GROUPS s", "XINFO CONSUMERS s g", "XREADGROUP GROUP g c STREAMS s 0",
         "XREADGROUP GROUP g d STREAMS s >", "KEYS *", "HGETALL h", "HKEYS h", "HVALS h", "LRANGE l 0 -1",
-        "SMEMBERS m", "ZRANGE z 0 -1 WITHSCORES", "MGET k1 k2 k3 k4 k5 k6 k7 k8"]  # fmt: skip
+        "SMEMBERS m", "ZRANGE z 0 -1 WITHSCORES", "MGET k1 k2 k3 k4 k5 k6 k7 k8",
+        "DUMP s", "DUMP h", "DUMP l", "DUMP m", "DUMP z"]  # fmt: skip
 ALL_WRITES = [
     "DEL s", "FLUSHALL", "RENAME s t", "XTRIM s MAXLEN 3", "XTRIM s MINID 9", "XDEL s 33 34 38 39 5 6",
     "XACK s g 1 2 14 15", "XACK s g 9", "XCLAIM s g e 0 5 6 13 14 15", "XAUTOCLAIM s g e 0 0", "XGROUP DESTROY s g",

@@ -115,7 +115,7 @@ class Wire:
             count = chance.choice((1, 7, 100, 10_000))
             data = bytes(self.to_primary[:count])
             del self.to_primary[:count]
-            self.connection.data_received(data)
+            self.reach_primary(data)
             moved = True
         if self.replica.is_stopped or not self.replica.is_alive:
             return moved
@@ -126,13 +126,21 @@ class Wire:
             if self.is_choked and len(self.to_replica) <= self.high // 4:
                 self.is_choked = False
                 self.connection.resume_writing()
-            self.link.received(data)
+            self.reach_replica(data)
             moved = True
         if self.is_closed_there and not self.to_replica and not self.is_closed_here:
             self.is_closed_here = True
             self.link.lost("the connection was lost")
             moved = True
         return moved
+
+    def reach_primary(self, data: bytes) -> None:
+        """Bytes arrive at the primary."""
+        self.connection.data_received(data)
+
+    def reach_replica(self, data: bytes) -> None:
+        """Bytes arrive at the replica."""
+        self.link.received(data)
 
     @property
     def is_over(self) -> bool:
@@ -145,19 +153,22 @@ class Network:
     def __init__(self, world: "World", node: "Node") -> None:
         self.world, self.node = world, node
         self.wire: Wire | None = None
+        self._tried = 0
 
     def connect(self, link: Link, host: str, port: int) -> None:
         self.close()
         primary = self.world.nodes.get(port)
-        self.world.soon.append(lambda: self._connect(link, primary))
+        self._tried += 1
+        number = self._tried
+        self.world.soon.append(lambda: self._connect(link, primary, number))
 
-    def _connect(self, link: Link, primary: "Node | None") -> None:
-        if link.state != "connecting" or not self.node.is_alive:
+    def _connect(self, link: Link, primary: "Node | None", number: int) -> None:
+        if link.state != "connecting" or number != self._tried or not self.node.is_alive:
             return
         if primary is None or not primary.is_alive:
             link.lost("cannot connect: refused")
             return
-        self.wire = Wire(self.world, link, self.node, primary)
+        self.wire = self.world.make_wire(self.world, link, self.node, primary)
         link.connected()
 
     def send(self, data: bytes) -> None:
@@ -183,7 +194,7 @@ class Node(Restartable):
         self.is_stopped = False  # as by SIGSTOP: its connections stay
         self.connections: set[Connection] = set()
         self._ends_turn = False
-        self.network = Network(world, self)
+        self.network = world.make_network(self)
         self.own_clock = NodeClock(world)
         self.own_clock.skew_ms = world.skews_ms.get(port, 0)
         super().__init__(
@@ -191,6 +202,7 @@ class Node(Restartable):
         )
         self.engine.calls.stopwatch = world.stopwatch
         self.engine.state.port = port
+        self.engine.scripts.on_interrupted = lambda: world.soon.append(self._go_on)
         world.nodes[port] = self
 
     def _make_persistence(self) -> Persistence:
@@ -227,6 +239,11 @@ class Node(Restartable):
         if not self._ends_turn:
             self._ends_turn = True
             self.world.soon.append(self._end_turn_later)
+
+    def _go_on(self) -> None:
+        if self.is_alive:
+            self.engine.go_on()
+            self.end_turn_soon()
 
     def _end_turn_later(self) -> None:
         self._ends_turn = False
@@ -282,6 +299,7 @@ class Node(Restartable):
 class World:
     """Some servers, their connections, and what is to happen soon; a seed decides the order.
 
+    make_wire: the class of its connections. watch_step_ns: by how much a stopwatch goes on with each look at it.
     skews_ms: by how much a server's wall time is wrong, by its port; for servers that start from now on.
     """
 
@@ -292,10 +310,16 @@ class World:
         self.wires: list[Wire] = []
         self.soon: deque[Callable[[], None]] = deque()
         self.skews_ms: dict[int, int] = {}
+        self.make_wire = Wire
         self._watch_ns = 0
+        self.watch_step_ns = 1_000
+
+    def make_network(self, node: "Node") -> Network:
+        """Return what a server's link has for its connections."""
+        return Network(self, node)
 
     def stopwatch(self) -> int:
-        self._watch_ns += 1_000
+        self._watch_ns += self.watch_step_ns
         return self._watch_ns
 
     def step(self) -> bool:
@@ -334,13 +358,25 @@ class World:
         """Let things happen, and time pass where nothing does, until something holds."""
         ends_ms = self.clock.monotonic_ms() + ms_max
         while not until():
-            if self.step():
-                continue
             assert self.clock.monotonic_ms() < ends_ms, "it does not come true"
-            self.clock.advance(100)
-            for node in self.nodes.values():
-                if node.runs:
-                    node.engine.tick()
+            self.step_or_wait()
+
+    def step_or_wait(self) -> None:
+        """Let one thing happen, or some time pass if nothing does."""
+        if self.step():
+            return
+        self.clock.advance(100)
+        for node in self.nodes.values():
+            if node.runs:
+                node.engine.tick()
+
+    def take_steps(self, count: int, until: Callable[[], bool]) -> bool:
+        """Let so many things happen, or fewer if something holds before; return whether it does."""
+        for _ in range(count):
+            if until():
+                return True
+            self.step_or_wait()
+        return until()
 
     def link_up(self, replica: Node, primary: Node) -> None:
         """Let things happen until a replica has all that its primary has."""

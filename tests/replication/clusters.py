@@ -24,10 +24,11 @@ def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_
 
 
 class Node:
-    """A streamd on a port of its own, that can be killed and started again."""
+    """A streamd on a port of its own, that can be killed and started again. program: Python's words for it."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
+        self.program = ["-m", "streamd"]
         self.port = free_port()
         self.client = redis.Redis(port=self.port)
         self._log = directory.with_suffix(".log").open("ab")
@@ -38,7 +39,7 @@ class Node:
         """Start, and wait until it serves."""
         words = ["--port", str(self.port), "--dir", str(self.directory), "--appendonly", "yes", *options]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "streamd", "serve", *words],
+            [sys.executable, *self.program, "serve", *words],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -50,6 +51,13 @@ class Node:
         """End it by kill -9."""
         if self._process is not None:
             self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self._process is not None:
+            self._process.terminate()
             self._process.communicate()
             self._process = None
 
@@ -91,21 +99,25 @@ def nodes(directory: Path, replicas: int, *options: str) -> Iterator[list[Node]]
 
 @contextmanager
 def sentinels(
-    program: Path | str, directory: Path, primary: int, watching: list[str] | None = None
+    program: Path | str,
+    directory: Path,
+    primary: int,
+    watching: list[str] | None = None,
+    down_ms: tuple[int, int, int] = (800, 900, 1_000),
 ) -> Iterator[list[int]]:
     """Run three Sentinels that watch a primary as `mymaster`; yield their ports when they know each other and all.
 
-    watching: their lines about it, None for such that switch within seconds.
+    watching: their lines about it, None for such that switch within seconds, by the down-after-milliseconds of each.
     """
     ports, processes = [], []
     try:
-        for down_ms in (800, 900, 1_000):
+        for its_down_ms in down_ms:
             port = free_port()
             place = directory / f"sentinel-{port}"
             place.mkdir()
             configuration = place / "sentinel.conf"
             here = [f"port {port}", "bind 127.0.0.1", f"dir {place}", f"logfile {place}.log"]
-            lines = here + (watching or _watching(primary, down_ms))
+            lines = here + (watching or _watching(primary, its_down_ms))
             configuration.write_text("".join(f"{line}\n" for line in lines))
             words = [str(program), str(configuration), "--sentinel"]
             processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))

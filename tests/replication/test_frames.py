@@ -4,11 +4,19 @@ import random
 
 import pytest
 
-from streamd.replication.frame import Ask, Frame, FrameError, FrameReader, make_ask, make_frame
+from streamd.replication.frame import Ask, Frame, FrameError, FrameReader, Time, make_ask, make_frame, make_time
 from streamd.replication.frame_ring import FrameRing
 
 ID = "0123456789abcdef" * 2 + "01234567"
-BODIES = [b"*1\r\n$4\r\nPING\r\n", b"x", b"#streamd note A 0 b\n", bytes(range(256)) * 3, b"#streamd ship 0 1 1 0\n"]
+NOW_MS = 1_700_000_000_000
+BODIES = [
+    b"*1\r\n$4\r\nPING\r\n",
+    b"x",
+    b"#streamd note A 0 b\n",
+    bytes(range(256)) * 3,
+    b"#streamd ship 0 1 1 0\n",
+    b"#streamd time 1\n",
+]
 
 
 def frames() -> list[Frame]:
@@ -21,12 +29,13 @@ def frames() -> list[Frame]:
 
 def stream() -> bytes:
     first, *others = frames()
-    return b"\n" + first.data + make_ask(first.after) + b"\n\n" + b"".join(one.data for one in others)
+    between = make_ask(first.after) + b"\n\n" + make_time(NOW_MS) + make_time(0)
+    return b"\n" + first.data + between + b"".join(one.data for one in others) + make_time(NOW_MS + 1_000)
 
 
-def expected() -> list[Frame | Ask]:
+def expected() -> list[Frame | Ask | Time]:
     first, *others = frames()
-    return [first, Ask(first.after), *others]
+    return [first, Ask(first.after), Time(NOW_MS), Time(0), *others, Time(NOW_MS + 1_000)]
 
 
 def test_a_stream_is_read_whole_byte_by_byte_and_split_anywhere():
@@ -70,6 +79,9 @@ def test_a_damaged_stream_never_gives_another_frame(seed):
     ("data", "problem"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n", "is no frame"),
+        (b"#streamd time -5\n", "is no frame"),
+        (b"#streamd time 12345678901234567890\n", "is no frame"),
+        (b"#streamd time 5 5\n", "is no frame"),
         (b"x" * 200, "too long"),
         (b"#streamd ship 7 8 9999999999 0123456789abcdef\n", "too long"),
         (b"#streamd ship 6 8 1 0123456789abcdef\n", "does not continue 7"),
@@ -117,7 +129,7 @@ def test_the_ring_has_the_last_frames(seed):
         for offset in range(5, at + 2):
             is_kept = offset in hashes and offset >= ring.start
             for last in (0, 1, hashes.get(offset, 2)):
-                assert ring.has(offset, last) == (is_kept and (last in (0, hashes[offset]) or not hashes[offset]))
+                assert ring.has(offset, last) == (is_kept and last == hashes[offset])
             if is_kept and offset < at:
                 assert ring.next(offset) == next(one for one in kept if one.before == offset)
             elif offset < ring.start or at > offset:

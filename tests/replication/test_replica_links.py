@@ -382,3 +382,14 @@ def test_a_copy_that_is_damaged_or_torn_is_thrown_away_and_the_next_one_taken(tr
     link.received = take
     trio.world.link_up(trio.b, trio.a)
     assert state_of(trio.b) == state_of(trio.a)
+
+
+def test_a_primary_that_had_to_copy_as_a_replica_can_hand_its_role_over(trio):
+    trio.follow(trio.b, trio.a)
+    trio.b.replication.link._must_copy = True
+    trio.b.ask("REPLICAOF NO ONE")
+    assert trio.follow(trio.a, trio.b) == 0
+    assert trio.b.ask("FAILOVER TO 127.0.0.1 1") == b"+OK\r\n"
+    trio.world.go_on(lambda: trio.a.fields()["role"] == "master")
+    trio.world.link_up(trio.b, trio.a)
+    assert trio.b.ask("SET k v").startswith(b"-READONLY")

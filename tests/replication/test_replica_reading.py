@@ -185,3 +185,115 @@ def test_streams_that_a_promoted_server_makes_have_its_own_settings(pair):
     here = state_of(replica)
     replica.die()
     assert state_of(replica.start_again()) == here
+
+
+@pytest.mark.parametrize("skew_ms", [0, -3_600_000, 3_600_000])
+def test_windows_of_producers_that_have_gone_are_freed_a_minute_after_the_primarys_clock(skew_ms):
+    world = World(5)
+    world.skews_ms[2] = skew_ms
+    primary, replica = Node(world, 1), Node(world, 2)
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    primary.ask(
+        "XADD s 1-1 f v;XCFGSET s IDMP-DURATION 100;" + ";".join(f"XADD s IDMP p{n} 1 * f v" for n in range(300))
+    )
+    world.link_up(replica, primary)
+    table = replica.engine.state.keyspace[0].values[b"s"].idmp
+
+    def pass_s(seconds):
+        until_ms = world.clock.monotonic_ms() + seconds * 1_000
+        world.go_on(lambda: world.clock.monotonic_ms() >= until_ms)
+
+    pass_s(150)
+    assert primary.ask("XADD s IDMP p1 1 * f v") != primary.ask("XADD s IDMP p2 2 * f v")
+    assert primary.engine.state.keyspace[0].values[b"s"].idmp.pids_tracked == 2
+    assert table.pids_tracked >= 300
+    pass_s(30)
+    assert table.pids_tracked == 2
+
+
+READS = (
+    "GET k", "MGET k k", "EXISTS k", "STRLEN k", "HGET h a", "HGETALL h", "HMGET h a b", "HLEN h", "HGET t a",
+    "HGETALL t", "ZSCORE z m", "ZRANGE z 0 -1", "SISMEMBER m a", "LRANGE l 0 -1", "XRANGE s - + COUNT 2", "XLEN s",
+    "XREAD COUNT 2 STREAMS s 0", "XREVRANGE s + - COUNT 2", "TTL k", "TYPE k", "XPENDING s g", "GETRANGE k 0 9",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_reads_of_a_batch_answer_what_single_ones_do(pair, ends):
+    world, primary, replica = pair
+    primary.ask(
+        "SET k v;HSET h a 1 b 2;HSET t a 1 b 2;ZADD z 1 m;SADD m a;RPUSH l 1;XADD s 1-1 f v;XGROUP CREATE s g 0"
+    )
+    primary.ask("HPEXPIRE t 50 FIELDS 1 a")
+    for key in ("k", "h", "z", "m", "l", "s") if ends else ():
+        primary.ask(f"PEXPIRE {key} 50")
+    world.link_up(replica, primary)
+    primary.is_stopped = True
+    world.clock.advance(1_000)
+    for text in READS:
+        assert replica.ask(";".join([text] * 9)) == replica.ask(text) * 9, text
+    assert replica.ask(";".join(READS)) == b"".join(map(replica.ask, READS))
+
+
+def test_writes_in_a_batch_of_reads_are_refused(pair):
+    _, _, replica = pair
+    assert replica.ask("GET k;SET k v;GET k;MULTI;GET k;SET k v;EXEC").count(READONLY) == 2
+    assert replica.ask("MULTI;GET k;GET k;EXEC").endswith(b"*2\r\n$-1\r\n$-1\r\n")
+    assert replica.ask("EVAL redis.call('set','k','v') 0").startswith(READONLY[:9])
+
+
+def test_growth_is_refused_in_a_batch_of_reads_while_memory_is_full(pair):
+    _, primary, _ = pair
+    primary.engine.state.refuse_growth(is_full=True)
+    said = primary.ask("GET k;SET k v;GET k;DEL k;MULTI;SET k v;EXEC")
+    assert said.count(b"-OOM") == 2
+    assert b"-EXECABORT" in said
+    primary.engine.state.refuse_growth(is_full=False)
+    assert primary.ask("SET k v") == b"+OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "write", ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "DEL k", "RENAME other k", "MOVE k 1", "GETDEL k"]
+)
+def test_transactions_that_watch_a_key_see_what_happens_to_its_database(pair, write):
+    world, primary, replica = pair
+    primary.ask("SET k v;SET other w;SELECT 1;SET k one")
+    world.link_up(replica, primary)
+    client = replica.connect()
+    replica.ask("WATCH k;MULTI;GET k", client)
+    if write.startswith("MOVE"):
+        primary.ask("SELECT 1;DEL k")
+    primary.ask(write)
+    world.link_up(replica, primary)
+    assert replica.ask("EXEC", client) == b"*-1\r\n"
+
+
+def test_transactions_that_watch_a_key_see_a_whole_copy(pair):
+    world, primary, replica = pair
+    primary.ask("SET k v")
+    world.link_up(replica, primary)
+    replica.ask("REPLICAOF NO ONE;SET k own")
+    watching, tracking = replica.connect(), replica.connect()
+    replica.ask("WATCH k;MULTI;GET k", watching)
+    replica.ask("HELLO 3;CLIENT TRACKING ON;GET k", tracking)
+    before = len(replica.replies[tracking])
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    assert replica.replication.link.copies == 2
+    assert replica.ask("EXEC", watching) == b"*-1\r\n"
+    assert b"invalidate" in b"".join(replica.replies[tracking][before:])
+
+
+@pytest.mark.parametrize("write", ["SET k w", "FLUSHALL", "DEL k", "RENAME other k", "PEXPIRE k 99999"])
+def test_clients_that_keep_a_key_hear_of_the_primarys_writes(pair, write):
+    world, primary, replica = pair
+    primary.ask("SET k v;SET other w;SELECT 1;SET k one")
+    world.link_up(replica, primary)
+    client = replica.connect()
+    replica.ask("HELLO 3;CLIENT TRACKING ON;GET k", client)
+    before = len(replica.replies[client])
+    primary.ask(write)
+    world.link_up(replica, primary)
+    world.settle()
+    assert b"invalidate" in b"".join(replica.replies[client][before:])

@@ -1,4 +1,4 @@
-"""Replicas that do not read: the ring keeps what they lack up to a limit, once for all; then they are cut."""
+"""Replicas that do not read: the ring keeps what they lack, once for all, up to a limit; then they are cut."""
 
 import pytest
 

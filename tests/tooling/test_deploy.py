@@ -16,6 +16,7 @@ from streamd.configuration.layers import PREFIX
 from streamd.configuration.server_options import OPTIONS
 from streamd.testing import EmbeddedServer
 from tests.mqtt.seen.running import gateway
+from tests.replication.seen_pair import names_of_a_pair
 from tests.session import Session
 from tests.unit.engine.test_survey import metrics
 
@@ -34,7 +35,7 @@ def names() -> set[str]:
     session.state.persistence = lambda: {
         "aof_current_size": 1, "aof_base_size": 1, "aof_delayed_fsync": 0, "aof_last_rewrite_time_sec": 1,
     }  # fmt: skip
-    return set(metrics(session)) | metrics_of_a_gateway() | OTHERS
+    return set(metrics(session)) | names_of_a_pair() | metrics_of_a_gateway() | OTHERS
 
 
 def metrics_of_a_gateway() -> set[str]:
@@ -69,7 +70,7 @@ def test_every_metric_of_the_alerts_is_there(names):
     text = (DEPLOY / "prometheus" / "streamd.rules.yml").read_text()
     expressions = re.findall(r"^ +expr: (.*)$", text, re.MULTILINE)
     assert len(expressions) == text.count("- alert: ") > 5
-    assert named(" ".join(expressions)) <= names | {"redis_master_link_up"}  # which only a replica has
+    assert named(" ".join(expressions)) <= names
 
 
 def test_every_alert_says_what_happened_and_what_to_do():
@@ -80,12 +81,23 @@ def test_every_alert_says_what_happened_and_what_to_do():
         assert re.search(r"severity: (critical|warning)", alert)
 
 
-@pytest.mark.parametrize("path", ["docker/Dockerfile", "compose.yaml", "systemd/streamd.service"])
+@pytest.mark.parametrize(
+    "path", ["docker/Dockerfile", "compose.yaml", "compose.replica.yaml", "systemd/streamd.service"]
+)
 def test_every_variable_is_an_option(path):
     found = set(re.findall(r"\b(?<!\$\{)STREAMD_[A-Z_]+(?=[=:] ?\S)", (DEPLOY / path).read_text()))
     options = {PREFIX + name.upper().replace("-", "_") for name in OPTIONS}
     assert found
     assert found - {"STREAMD_PASSWORD", "STREAMD_URL"} <= options
+
+
+def test_both_servers_of_the_replica_file_are_watched_by_the_same_rules():
+    watched = (DEPLOY / "prometheus" / "two-servers.yml").read_text()
+    alone = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+    assert watched.split("global:")[1].replace(', "replica:9121"', "") == alone.split("global:")[1]
+    overlay = (DEPLOY / "compose.replica.yaml").read_text()
+    assert re.findall(r"^  ([a-z]+):$", overlay, re.MULTILINE) == ["streamd", "replica", "prometheus", "replica"]
+    assert "./prometheus/two-servers.yml:/etc/prometheus/prometheus.yml:ro" in overlay
 
 
 @pytest.mark.parametrize("path", ["docker/Dockerfile", "compose.yaml", "systemd/streamd-mqtt.service"])

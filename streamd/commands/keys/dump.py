@@ -1,14 +1,22 @@
 """DUMP and RESTORE: a key's value as bytes, in the form that Redis reads and writes."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
 from streamd.commands.stream.iid_times import record_window
+from streamd.data.types import KeyValue, type_of
 from streamd.rdb.bytes import BadData, BadFooter
-from streamd.rdb.payload import payload_of, value_in
-from streamd.resp.types import Reply
+from streamd.rdb.payload import payload_in_steps, payload_of, value_in
+from streamd.resp.types import Later, Reply, Sliced
 from streamd.stream.stream import Stream
+
+# So many elements of a large value are looked at to tell its size.
+_SAMPLES: Final = 16
 
 
 @command(
@@ -16,9 +24,22 @@ from streamd.stream.stream import Stream
     group="generic", syntax="key", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def dump(context: Context, args: list[bytes]) -> Reply:
-    """Return the value of a key as bytes for RESTORE, here or in Redis; nil without a key."""
+    """Return the value of a key as bytes for RESTORE, here or in Redis; nil without a key.
+
+    The bytes of a large value are made in slices, from a copy or snapshot of it.
+    """
     value = context.db.read(args[1])
-    return None if value is None else payload_of(value)
+    if value is None:
+        return None
+    kind = type_of(value)
+    if kind.elements(value) <= SLICED_ITEMS_MIN:
+        return payload_of(value)
+    copied: KeyValue = (kind.snapshot or kind.copy)(value)
+    return Sliced(Later(_steps(copied)), kind.memory_bytes(copied, _SAMPLES))
+
+
+def _steps(value: KeyValue) -> Iterator[Reply]:
+    yield from payload_in_steps(value)
 
 
 class _Options:

@@ -1,6 +1,10 @@
 """Replication: roles, the words of a replica to its primary, and waiting for replicas."""
 
+import re
+from typing import Final
+
 from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.version import VERSION
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.connected.blocking import BLOCKED
@@ -8,6 +12,8 @@ from streamd.resp.types import NO_REPLY, Reply
 
 _ADMIN = "admin noscript stale"
 _PORT_MAX = 65_535
+# A name or address of a machine. It stands in lines of INFO and the log, which it must not break.
+_HOST: Final = re.compile(rb"[\w.:%\[\]-]{0,255}")
 
 
 @command("ROLE", arity=1, flags="noscript loading stale fast", since="2.8.12", complexity="O(1)", group="server",
@@ -26,6 +32,8 @@ def _follow(context: Context, args: list[bytes]) -> Reply:
     port = parse_integer(args[2])
     if not 0 <= port <= _PORT_MAX:
         raise CommandError("ERR Invalid master port")
+    if _HOST.fullmatch(args[1]) is None:
+        raise CommandError("ERR Invalid master host")
     host = args[1].decode("utf-8", "surrogateescape")
     return "OK" if replication.follow(host, port) else "OK Already connected to specified master"
 
@@ -71,9 +79,13 @@ def replconf(context: Context, args: list[bytes]) -> Reply:
                 raise CommandError("ERR value is out of range")
             replication.greet(client).port = port
         elif name == b"ip-address":
+            if _HOST.fullmatch(value) is None:
+                raise CommandError("ERR REPLCONF ip-address is no address")
             replication.greet(client).address = value.decode("utf-8", "surrogateescape")
         elif name == b"capa":
             replication.greet(client).can.add(value.lower())
+        elif name == b"streamd-version":
+            return f"streamd {VERSION}"
         elif name == b"streamd-last":
             try:
                 replication.greet(client).last = int(value, 16)
