@@ -29,7 +29,7 @@ class History:
     def moved(self, offset: int, last: int) -> "History":
         """Return the history a frame later."""
         # (Each turn does it, and replace() takes thrice as long.)
-        return History(self.replid, offset, last, self.replid2, self.second)
+        return History(self.replid, offset, last, self.replid2, self.second, self.origin)
 
     def branched(self, replid: str) -> "History":
         """Return the history of a replica that becomes a primary: it shares all up to here with the one before."""
