@@ -272,9 +272,14 @@ class Feeding:
             yield make_line(replid, offset, b"file", size)
             at = 0
             while at < size:
-                piece = backups.read(follower.client, number, at, min(READ_BYTES_MAX, size - at))
-                if not piece:
-                    raise CommandError("ERR a file of the journal is shorter than it was")
+                try:
+                    piece = backups.read(follower.client, number, at, min(READ_BYTES_MAX, size - at))
+                    if not piece:
+                        raise CommandError("ERR a file of the journal is shorter than it was")
+                except CommandError as error:
+                    log.warning("replica-unread", "the copy for %s ends: %s", follower.client.address, error)
+                    follower.client.close_soon = True
+                    return
                 digest.update(piece)
                 at += len(piece)
                 yield piece
