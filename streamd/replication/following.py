@@ -111,7 +111,8 @@ class Link:
         self._now_ms, self._timeout_ms = now_ms, timeout_ms
         self.state = "connect"
         self.is_active = False
-        self.last_ms = self.up_ms = self.down_ms = self._acked_ms = 0
+        self.last_ms = self.up_ms = self._acked_ms = 0
+        self.down_ms = now_ms()
         self.attempts = self.copies = 0
         self.was_down_ms = 0
         self.copied = 0
@@ -141,8 +142,9 @@ class Link:
         """
         self.stop()
         self._may_empty, self._promotes = may_empty, promotes
-        self._must_copy = self._must_copy and not promotes  # a primary's state is the true one
         self._is_promoted = False
+        if promotes:
+            self._must_copy = False  # this state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -221,7 +223,6 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
-        self._must_copy = self._may_empty = False
         self._is_copied = True
         self._incoming = None
         self._go_on()
@@ -424,6 +425,7 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        self._must_copy = self._may_empty = False  # what was allowed was allowed for this once
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)

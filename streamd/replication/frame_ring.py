@@ -12,7 +12,7 @@ class FrameRing:
     """
 
     def __init__(self, offset: int, last: int, bytes_max: int) -> None:
-        """Begin at an offset; last: the hash of the frame before it, 0 where the history begins."""
+        """Begin at an offset; last: the hash of the frame before it, 0 without such a frame in this history."""
         self.start = self.end = offset
         self._before = last
         self.bytes_max = bytes_max
@@ -43,12 +43,12 @@ class FrameRing:
 
     def has(self, offset: int, last: int) -> bool:
         """Return whether a replica can go on that has all up to an offset; last: the hash of the frame that ends there,
-        0 where the history begins.
+        0 without such a frame.
         """
         return self.start <= offset <= self.end and self._hash_at(offset) == last
 
     def _hash_at(self, offset: int) -> int | None:
-        """Return the hash of the frame that ends at an offset, 0 where the history begins; None within a frame."""
+        """Return the hash of the frame that ends at an offset, 0 without one; None if a frame goes on there."""
         if offset == self.start:
             return self._before
         frame = self._frames[self._place(offset)]

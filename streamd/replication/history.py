@@ -1,6 +1,6 @@
 """The history of a data set: an ID and an offset, by which two servers know whether one continues the other."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from streamd.connected.replication_ports import NO_ID
@@ -14,9 +14,9 @@ class History:
     """A point of a history.
 
     replid: 40 hexadecimal digits. offset: the bytes of the stream of effects up to here. last: the hash of the last
-    frame, 0 where the history begins. replid2: the history that this one has branched off
-    from; second: the first offset that it no longer shares with it, NO_OFFSET without such a history. origin: the ID of
-    the data set, which all its histories share; NO_ID as long as no replica has got it.
+    frame, 0 without any. replid2: the history that this one has branched off from; second: the first offset that it no
+    longer shares with it, NO_OFFSET without such a history. origin: the ID of the data set, which all its histories
+    share; NO_ID as long as no replica has got it.
     """
 
     replid: str
@@ -28,15 +28,18 @@ class History:
 
     def moved(self, offset: int, last: int) -> "History":
         """Return the history a frame later."""
-        return replace(self, offset=offset, last=last)
+        # (Each turn does it, and replace() takes thrice as long.)
+        return History(self.replid, offset, last, self.replid2, self.second, self.origin)
 
     def branched(self, replid: str) -> "History":
         """Return the history of a replica that becomes a primary: it shares all up to here with the one before."""
         return History(replid, self.offset, self.last, self.replid, self.offset + 1, self.origin)
 
     def anew(self, replid: str) -> "History":
-        """Return a history of the same data set that shares nothing with any other."""
-        return History(replid, origin=self.origin)
+        """Return a history of the same data set that shares nothing with any other, at an offset that no client's last
+        write is ahead of.
+        """
+        return History(replid, self.offset, origin=self.origin)
 
     def shares(self, replid: str, wanted: int) -> bool:
         """Return whether a replica that has a history up to before `wanted`, its next byte, has a part of this one."""

@@ -69,8 +69,21 @@ class Replication:
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
         self._noted_offset = NO_OFFSET
+        self._expected: tuple[str, int] | None = None
 
     # -- start and end --------------------------------------------------------------------------------------------
+
+    def expect_role(self, given: tuple[str, int] | None) -> None:
+        """Show the role that is to be taken, while the journal is loaded. given: see take_role."""
+        self._expected = given
+
+    def _look_ahead(self) -> None:
+        """While the journal is loaded, show the role of its last note so far: a Sentinel must not take a replica for a
+        primary meanwhile.
+        """
+        if self._state.is_loading:
+            words = self._persistence.history
+            self.standing.primary = self._expected if words is None else noted(words).primary
 
     def take_role(self, given: tuple[str, int] | None) -> None:
         """Take the role that the loaded journal notes, or else the one that the configuration gives.
@@ -257,6 +270,7 @@ class Replication:
         self._state.need_replicas(None)
         self.feeding.begin()
         self.side.start(may_empty)
+        self.look_at_link()
 
     def _taken(self) -> None:
         """Begin with another state, whose journal has the note already."""
@@ -328,6 +342,7 @@ class Replication:
 
     def role(self) -> list[object]:
         """Return the reply of ROLE."""
+        self._look_ahead()
         standing = self.standing
         if standing.primary is not None:
             state = _SHOWN.get(self.link.state, self.link.state)
@@ -342,6 +357,7 @@ class Replication:
 
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Replication."""
+        self._look_ahead()
         standing, feeding, config = self.standing, self.feeding, self._state.config
         history, ring = standing.history, feeding.ring
         fields: dict[str, object] = {"role": "master" if standing.primary is None else "slave"}

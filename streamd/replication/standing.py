@@ -83,11 +83,8 @@ class Standing:
         self.history = self.history.branched(self._new_id())
 
     def begin_anew(self) -> None:
-        """Begin a history that shares nothing with any other, of the same data set.
-
-        Its offset stays, so that no client's last write is ahead of it.
-        """
-        self.history = replace(self.history.anew(self._new_id()), offset=self.history.offset)
+        """Begin a history of the same data set that shares nothing with any other."""
+        self.history = self.history.anew(self._new_id())
 
     def name_origin(self) -> bool:
         """Give the data set an ID, since a replica will have it, too; return False if it has one."""

@@ -5,6 +5,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -15,7 +16,8 @@ from tests.failover.machines import REPLICAS, Machine, Machines
 from tests.failover.query import Query
 from tests.failover.verdict import Entry, Verdict, judge, judge_once
 
-DESTROYED, CUT_OFF = "destroyed", "cut-off"
+# Destroyed; cut off; and destroyed, and started again at once, empty, with its clients still at work.
+DESTROYED, CUT_OFF, EMPTIED = "destroyed", "cut-off", "emptied"
 PROMISED = "orders"  # what its producers wait for both replicas for
 # Measured, not promised: the stream, the replicas that its producer waits for, whether it is on the primary's machine.
 MEASURED = (("wait-1", 1, False), ("wait-0", 0, False), ("local-0", 0, True))
@@ -152,20 +154,27 @@ class Run:
         assert former is not None
         lag = self.chance.choice((LEVEL, BEHIND, PREFERRED))
         behind = None if lag == LEVEL else self._leave_behind(former, lag)
-        if kind == DESTROYED:
-            former.destroy(directory_first=self.chance.random() < 0.5)
-        else:
-            former.cable.cut()
-        if behind is not None:
-            former.cable.drop_replica(behind.address)
-        chosen, taken_s = self.machines.wait_for_another(former)
+        with ExitStack() as stack:
+            if kind == CUT_OFF:
+                former.cable.cut()
+            elif kind == EMPTIED:
+                stack.enter_context(self.machines.late_sentinels())
+            if kind != CUT_OFF:
+                former.destroy(directory_first=self.chance.random() < 0.5)
+            if behind is not None:
+                former.cable.drop_replica(behind.address)
+            if kind == EMPTIED:
+                former.start()
+                time.sleep(self.chance.uniform(0.5, 4.0))  # until then its replicas ask it for its state
+            chosen, taken_s = self.machines.wait_for_another(former, asks=kind == EMPTIED)
         self.result.failovers[kind] += 1
-        self.result.switched_s.append(taken_s)
+        if kind != EMPTIED:  # then an operator decides when
+            self.result.switched_s.append(taken_s)
         self._look(chosen)
         if kind == DESTROYED:
             # Without a word about another it is empty, and takes itself for a primary until Sentinel has seen it.
             former.start(chosen if self.chance.random() < 0.5 else None)
-        else:
+        elif kind == CUT_OFF:
             time.sleep(self.chance.uniform(0.0, 1.0))
             former.cable.mend()
         if behind is not None:

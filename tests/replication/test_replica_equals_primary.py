@@ -123,7 +123,7 @@ def test_the_replica_has_the_primarys_state_at_the_end_and_after_its_restart(his
 
 
 def test_a_note_behind_the_entries_of_a_frame_is_applied():
-    """A frame of many entries for one stream is applied by columns; here other records of its turn follow."""
+    """A frame of many entries for one stream is applied by columns; here other records of the turn are behind them."""
     world = World(0)
     primary, replica = Node(world, 1), Node(world, 2)
     replica.ask("REPLICAOF 127.0.0.1 1")

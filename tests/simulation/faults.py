@@ -7,7 +7,7 @@ got everything, nothing else is taken away. All other faults come at any time.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.simulation.network import Host
@@ -19,7 +19,7 @@ _LOOK_MS = 200
 INCIDENTS = (
     *("crash",) * 8, *("isolate",) * 5, "stop", "stop", "cut", "cut", "slow network", "slow disk", "slow disk",
     "bad disk", "bad disk", "leap", "lead", "lead", "follow", "failover", "failover", "rewrite", "rewrite",
-    "kill clients", "end",
+    "kill clients", "end", "empty", *("crash everyone",) * 3,
 )  # fmt: skip
 
 
@@ -52,11 +52,11 @@ class Faults:
         """The server that clients are told."""
         return self.node(self.sentinel.primary)
 
-    def plan(self, length_ms: int, count: int) -> None:
+    def plan(self, length_ms: int, count: int, incidents: Sequence[str]) -> None:
         """Decide when something happens. Half of it waits for a client that is told that all replicas have an entry."""
         for _ in range(count):
             at_ms = self.chance.randrange(700, length_ms)
-            what = self.chance.choice(INCIDENTS)
+            what = self.chance.choice(incidents)
 
             def happen(what: str = what) -> None:
                 if not self.is_over:
@@ -136,7 +136,7 @@ class Faults:
                 self._marks[node.port] = primary.offset
             elif node.offset >= self._marks[node.port]:
                 del self._marks[node.port]
-                node.has_lost = False
+                node.has_lost = node.began_with_loss = False
                 self.note(f"{node.port} has everything again")
 
     def _return(self, node: SimulatedNode, disk: SimulatedDisk | None = None) -> None:
@@ -171,6 +171,8 @@ class Faults:
         node = primary if chance.random() < 0.6 else chance.choice(others)
         if what == "crash":
             self._crash(primary, others)
+        elif what == "crash everyone":
+            self._on_told.append(self._crash_everyone)
         elif what == "isolate":
             if self._may_take_away:
                 self._isolate(node)
@@ -195,6 +197,8 @@ class Faults:
             self.note(f"the clock of {node.port} leaps")
         elif what == "end":
             self._stop_in_order(node)
+        elif what == "empty":
+            self._come_back_empty(primary)
         else:
             self._command(what, node, others)
 
@@ -204,8 +208,10 @@ class Faults:
         if not self._may_take_away:
             return
         first, second = chance.sample(others, 2)
+        if is_everyone:  # the one with the slower disk comes back first
+            first, second = sorted((first, second), key=lambda one: -one.slow_disk_ms)
         everyone = [primary, first, second]
-        some = [primary], [primary], [first], [primary, first], [first, second], everyone
+        some = [primary], [primary], [first], [primary, first], [first, second], everyone, everyone
         dying = everyone if is_everyone else chance.choice(some)
         may_lose = self._may_lose and chance.random() < 0.8
         loser = (dying[0] if chance.random() < 0.8 else chance.choice(dying)) if may_lose else None
@@ -256,6 +262,31 @@ class Faults:
         node.die(is_off=self.chance.random() < 0.5)
         node.disk = disk
 
+    def _come_back_empty(self, node: SimulatedNode) -> None:
+        """Destroy the primary's machine, and let it start again before Sentinel has seen that; later somebody ends it.
+
+        Its replicas must not follow it, though clients write to it. (Sentinel itself may tell a replica to follow it,
+        if that followed another server: so all must follow the primary before.)
+        """
+        if not self._may_lose or not all(
+            one.runs
+            and (one is node or one.replication.standing.primary == ("127.0.0.1", node.port))
+            and one.replication.link.state == ("connect" if one is node else "connected")
+            for one in self.nodes
+        ):
+            return
+        self.note(f"{node.port} is destroyed, and starts again at once")
+        node.has_lost = True
+        node.die()
+        after = node.start_again(SimulatedDisk())
+
+        def end() -> None:
+            if after.is_alive:
+                self.note(f"{after.port} is ended by hand")
+                after.die(is_off=True)
+
+        self._lasts(end, self.chance.choice((700, 2_500)))
+
     def _isolate(self, node: SimulatedNode) -> None:
         """Hold what goes between a server and some of the others, both ways or one."""
         chance, port = self.chance, node.port
@@ -282,8 +313,8 @@ class Faults:
     def _be_quick(self) -> None:
         self.world.net.slow_ms = 0
 
-    def _be_quick_disk(self, node: SimulatedNode, ms: int) -> None:
-        node.slow_disk_ms = ms
+    def _mend_disk(self, node: SimulatedNode) -> None:
+        node.slow_disk_ms = self.world.disks_ms.get(node.port, 0)
 
     def _hurt_disk(self, node: SimulatedNode, what: str) -> None:
         if not node.runs:
@@ -292,9 +323,9 @@ class Faults:
         if chance.random() < 0.5:
             self._on_told.append(self._crash_everyone)
         if what == "slow disk":
-            before_ms, node.slow_disk_ms = node.slow_disk_ms, chance.choice((30, 500, 2_500))
+            node.slow_disk_ms = chance.choice((30, 500, 2_500))
             self.note(f"the disk of {node.port} is slow")
-            self._lasts(lambda: self._be_quick_disk(node, before_ms), chance.randrange(4_000))
+            self._lasts(lambda: self._mend_disk(node), chance.randrange(4_000))
             return
         self.world.has_bad_disk = True
         disk = node.disk

@@ -10,6 +10,7 @@ from streamd.connected.durability_ports import Backups
 from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
 from streamd.replication.feeding import Feeding
+from streamd.replication.following import Link
 from streamd.replication.frame_ring import FrameRing
 from streamd.replication.history import History
 from streamd.replication.replica_side import ReplicaSide
@@ -125,6 +126,11 @@ def offset_of_a_copy() -> list[Replaced]:
     return [(Replication, "_settle", settle)]
 
 
+def stranger_is_followed() -> list[Replaced]:
+    """A replica takes the state of a machine that has come back without its disk."""
+    return [(Link, "_is_foreign", lambda self, is_empty: False)]
+
+
 BUGS: dict[str, Callable[[], list[Replaced]]] = {
     bug.__name__: bug
     for bug in (
@@ -136,6 +142,7 @@ BUGS: dict[str, Callable[[], list[Replaced]]] = {
         duplicate_without_offset,
         sent_is_acknowledged,
         offset_of_a_copy,
+        stranger_is_followed,
     )
 }
 

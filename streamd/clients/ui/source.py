@@ -131,6 +131,8 @@ def needed(reply: Any) -> Any:
         raise SourceError("there is no such stream (any more)", 404)
     if text.startswith("NOGROUP") or "No such consumer group" in text:
         raise SourceError("there is no such consumer group (any more)", 404)
+    if isinstance(reply, redis.exceptions.ReadOnlyError):
+        raise SourceError("this server is a replica, which takes no changes; open a page of its primary", 409)
     if is_forbidden_key(reply):
         raise SourceError("the user of this page may not read this stream", 403)
     if text.startswith("WRONGTYPE") or "wrong kind of value" in text:
