@@ -181,7 +181,19 @@ async def through_a_failover(url: str, servers: list[Node], sentinel: int | None
         await until(lambda: min(sent.values()) >= 20, "messages flow")
 
         if sentinel is None:
+            for one in others:  # so that only the machine that is lost has what comes now
+                one.freeze()
+            old.client.execute_command("CLIENT", "KILL", "TYPE", "replica")
+            looks = [sum(sent.values())]
+
+            def is_held_up() -> bool:
+                looks.append(sum(sent.values()))
+                return looks[-10:] == [looks[-1]] * 10 or looks[-1] > looks[0] + 20
+
+            await until(is_held_up, "nothing is acknowledged")
             old.kill()
+            for one in others:
+                one.thaw()
             shutil.rmtree(old.directory)
         else:
             redis.Redis(port=sentinel).execute_command("SENTINEL", "FAILOVER", "mymaster")

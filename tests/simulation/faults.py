@@ -7,7 +7,7 @@ got everything, nothing else is taken away. All other faults come at any time.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.simulation.network import Host
@@ -52,11 +52,11 @@ class Faults:
         """The server that clients are told."""
         return self.node(self.sentinel.primary)
 
-    def plan(self, length_ms: int, count: int) -> None:
+    def plan(self, length_ms: int, count: int, incidents: Sequence[str]) -> None:
         """Decide when something happens. Half of it waits for a client that is told that all replicas have an entry."""
         for _ in range(count):
             at_ms = self.chance.randrange(700, length_ms)
-            what = self.chance.choice(INCIDENTS)
+            what = self.chance.choice(incidents)
 
             def happen(what: str = what) -> None:
                 if not self.is_over:
