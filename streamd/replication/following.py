@@ -131,6 +131,11 @@ class Link:
         self._is_promoted: bool | None = False  # the server that is to become the primary: None while that is unknown
         self._too_old: LinkFault | None = None
 
+    @property
+    def may_replace(self) -> bool:
+        """Whether a REPLICAOF allows another data set, because the link was not up since."""
+        return self._may_empty
+
     # -- from outside ---------------------------------------------------------------------------------------------
 
     def start(self, may_empty: bool = False, promotes: bool = False) -> None:

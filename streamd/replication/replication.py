@@ -122,14 +122,18 @@ class Replication:
                 self._settle()
             except OSError:
                 return  # without a note this history is not continued
-            persistence.journal.append_own(self.standing.note(ENDED))
+            persistence.journal.append_own(self.standing.note(ENDED, may_replace=self._may_replace))
+
+    @property
+    def _may_replace(self) -> bool:
+        return self.standing.is_replica and self.link.may_replace
 
     def _note(self) -> None:
         """Note in the journal where the state stands."""
         self.standing.was_noted = True
         self._noted_ms = self._state.time.monotonic_ms
         self._noted_offset = self.standing.history.offset
-        self._persistence.journal.append_own(self.standing.note())
+        self._persistence.journal.append_own(self.standing.note(may_replace=self._may_replace))
 
     def _settle(self) -> None:
         """Write and ship what the turn has so far: journal and history are at one point then. Raises: OSError."""
@@ -199,8 +203,8 @@ class Replication:
         if not was_replica:
             self._persistence.barrier.drop_unanswered()
             self._end_waits()
-        self._note()
         self._become_replica(may_empty=True)
+        self._note()
         log.warning("replica-begins", "a replica of %s:%d from now on", host, port)
         return True
 

@@ -70,9 +70,13 @@ class Standing:
         else:
             self.history = note.history.anew(self.history.replid)
 
-    def note(self, how: bytes = RUNNING) -> list[bytes]:
-        """Return the words of a note of the present standing."""
-        return Noted(self.history, self.primary, how).words()
+    def note(self, how: bytes = RUNNING, *, may_replace: bool = False) -> list[bytes]:
+        """Return the words of a note of the present standing.
+
+        may_replace: a REPLICAOF allows another data set in place of this one; a start that comes first is to know that.
+        """
+        history = replace(self.history, origin=NO_ID) if may_replace else self.history
+        return Noted(history, self.primary, how).words()
 
     def note_at(self, history: History) -> list[bytes]:
         """Return the words of a note of this standing at another point."""

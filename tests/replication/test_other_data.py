@@ -81,3 +81,24 @@ def test_what_becomes_of_servers_does_not_make_their_data_others(world):
     replica = replica.start_again()
     world.link_up(primary, replica)
     assert primary.ask("GET k") == b"$1\r\ny\r\n"
+
+
+@pytest.mark.parametrize("how", ["killed", "ended in order"])
+def test_a_machine_that_was_told_to_follow_does_so_though_it_starts_again_before_its_copy(world, how):
+    primary = lose(world, 1)
+    primary.ask("SET other v")
+    replica = world.nodes[2]
+    assert refuses(replica)  # it has asked, so what the primary has is a data set of its own
+    replica.ask("REPLICAOF NO ONE")
+
+    primary.begin("REPLICAOF 127.0.0.1 2")
+    primary.end_turn_soon()
+    primary.engine.end_turn()
+    if how == "ended in order":
+        primary.replication.close()
+        primary.persistence.close()
+    primary.die()
+    primary = primary.start_again()
+
+    world.link_up(primary, replica)
+    assert primary.ask("GET k") == b"$1\r\nv\r\n"

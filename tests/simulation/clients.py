@@ -11,6 +11,7 @@ from tests.simulation.sentinel import Sentinel
 from tests.simulation.world import SimulatedWorld
 
 WAIT_MS = (50, 200, 600)
+PATIENCE_MS = 4_000
 
 
 class Actor(Caller):
@@ -49,7 +50,14 @@ class Actor(Caller):
 
     def wait(self) -> Request:
         """Return the request that waits for replicas."""
-        return [b"WAIT", b"%d" % self.wanted, b"%d" % self.world.chance.choice(WAIT_MS)]
+        # (In the end it has patience: disks may be so slow that all that came before was too short.)
+        wait_ms = PATIENCE_MS if self.is_ending else self.world.chance.choice(WAIT_MS)
+        return [b"WAIT", b"%d" % self.wanted, b"%d" % wait_ms]
+
+    def end(self) -> None:
+        """End what was begun, and begin nothing more."""
+        self.is_ending = True
+        self.timeout_ms = 2 * PATIENCE_MS
 
     def has_all(self, replies: list[Any] | None) -> bool:
         """Return whether the replies of a pipeline with WAIT at its end say that enough replicas have its writes."""

@@ -119,7 +119,7 @@ class Simulation:
         self.faults.end()
         world.run(world.now_ms + 10_000, lambda: self.faults.is_whole)
         for actor in self.actors:
-            actor.is_ending = True
+            actor.end()
         if not world.run(world.now_ms + _REST_MS, self._is_at_rest):
             raise Broken(f"it does not come to rest: {self._unrest()}")
         self._compare()
