@@ -3,7 +3,7 @@
 import errno
 import random
 
-from streamd.journal.filesystem import Identity, LockedError
+from streamd.base.filesystem import Identity, LockedError
 
 SECTOR = 64  # what is written to the platter as one; small, so that short histories tear in many places
 

@@ -1,4 +1,4 @@
-"""The file operations that the journal is made of, behind an object that tests replace."""
+"""The file operations that the journal and segment files are made of, behind an object that tests replace."""
 
 import errno
 import os
