@@ -38,12 +38,20 @@ def streams(with_seqs):
     return blocks
 
 
-@pytest.mark.parametrize("with_seqs", [False, True])
+def one_ms():
+    """Return the blocks of two streams whose seqs begin again in another ms, and ascend through blocks in one."""
+    ids = [entry_id(MS - 1, n) for n in range(900, 920)] + [entry_id(MS, n) for n in range(60)]
+    ids += [entry_id(MS + 1, n) for n in range(5, 37)]
+    found = sealed([(one, [b"f", b"v"]) for one in ids], 4)
+    return [[Block(found[n : n + 3]) for n in range(0, 27, 3)]] * 2
+
+
+@pytest.mark.parametrize("with_seqs", [False, True, None])
 def test_the_row_of_an_id_is_found_within_the_rows_of_its_stream(with_seqs):
-    first, second = streams(with_seqs)
+    first, second = one_ms() if with_seqs is None else streams(with_seqs)
     index = index_of([*first, *second])
     assert index.rows == 18
-    assert (index._first_seqs is None) is not with_seqs
+    assert (index._first_seqs is None) is (with_seqs is False)
     for low, high, blocks in ((0, 9, first), (9, 18, second), (2, 5, first[2:5]), (4, 4, [])):
         wanted = {one + step for block in first for one in (block.first_id, block.last_id) for step in (-1, 0, 1)}
         wanted |= {0, (1 << 128) - 1}
@@ -70,6 +78,10 @@ def test_rows_are_summed():
     assert index.stored_bytes(3, 5) == 200
     assert list(index.node_counts(1, 3)) == [4] * 6
     assert list(index.node_counts(3, 3)) == []
+    kinds = [sealed([(entry_id(MS + n), [b"f", b"v"]) for n in range(50)], node) for node in (3, 7, 20)]
+    index = index_of([Block(one) for one in kinds])
+    assert [list(index.node_counts(row, row + 1)) for row in range(3)] == [[3] * 16, [7] * 7, [20] * 2]
+    assert list(index.node_counts(1, 3)) == [*[7] * 7, *[20] * 2]
     assert index.place(2) == (64 + 208, 100)
 
 
