@@ -194,10 +194,10 @@ def decode(data: bytes, offset: int, path: str) -> list[Segment]:
         except ValueError as error:
             raise Damaged(path, offset, f"a block cannot be uncompressed: {error}")
     try:
-        names = _decode_names(data, _HEAD_END + segments * _ROW.size, at)
+        names = _names_in(data, _HEAD_END + segments * _ROW.size, at)
         found: list[Segment] = []
         for row in range(_HEAD_END, _HEAD_END + segments * _ROW.size, _ROW.size):
-            segment, at = _decode_segment(data, row, at, names, found[-1] if found else None)
+            segment, at = _segment_in(data, row, at, names, found[-1] if found else None)
             found.append(segment)
     except (ValueError, IndexError, struct.error) as error:
         raise Damaged(path, offset, f"a block's directory does not fit its body: {error}")
@@ -206,7 +206,7 @@ def decode(data: bytes, offset: int, path: str) -> list[Segment]:
     return found
 
 
-def _decode_names(data: bytes, at: int, behind: int) -> list[tuple[bytes, ...]]:
+def _names_in(data: bytes, at: int, behind: int) -> list[tuple[bytes, ...]]:
     found = []
     while at < behind:
         (width,) = _NUMBER.unpack_from(data, at)
@@ -225,7 +225,7 @@ def _decode_names(data: bytes, at: int, behind: int) -> list[tuple[bytes, ...]]:
     return found
 
 
-def _decode_segment(
+def _segment_in(
     data: bytes, row: int, at: int, names: list[tuple[bytes, ...]], like: Segment | None
 ) -> tuple[Segment, int]:
     """Return a segment and where its columns end; field names and lengths are shared with the one before, `like`."""

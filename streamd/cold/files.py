@@ -238,10 +238,6 @@ class SegmentFiles:
             self._known.discard(one.number)
             self._dead.append((one.number, one.path))
 
-    def has_dead(self) -> bool:
-        """Return whether `unlink_dead` has something to do."""
-        return bool(self._dead)
-
     def unlink_dead(self) -> int:
         """Unlink the files that nothing holds; return how many. Raises: OSError, after all were tried; the next call
         tries again.
