@@ -14,7 +14,7 @@ from streamd.base.filesystem import FileSystem
 from streamd.cold.block import Block, check, decode, grouped
 from streamd.cold.cache import BlockCache, Reader, key_of
 from streamd.cold.codec import AS_SEALED, ZSTD, is_available
-from streamd.cold.files import STREAM, SegmentFile, SegmentFiles
+from streamd.cold.files import MOVER, SegmentFile, SegmentFiles
 from streamd.cold.whole_file import blocks_of
 from streamd.stream.log.segment import Segment
 
@@ -67,7 +67,7 @@ def least_ns(entries: int, action: Callable[[], object]) -> float:
 
 
 def write(store: SegmentFiles, blocks: list[Block]) -> SegmentFile:
-    """Write a file of these blocks, which has no holder."""
+    """Write a file of these blocks."""
     writing = store.create(MS)
     writing.write(blocks)
     return writing.finish()
@@ -124,8 +124,7 @@ def measure(directory: str, segments: list[Segment], codec: int) -> Iterator[tup
 
     yield "ten of a block, us", least_ns(len(wanted), ten_of_a_block) / 1_000
     for one in files:
-        store.hold(one, STREAM)
-        store.release(one, STREAM)
+        store.release(one, MOVER)
     store.unlink_dead()
     assert store.unlink_orphans() == []
 

@@ -20,8 +20,9 @@ OPEN_FILES_MAX: Final = 512
 # Pieces are joined to writes of this size: to join more than a megabyte, Python lets other threads run.
 _WRITE_BYTES: Final = 1024 * 1024 + 1
 
-# The holders of a file. A stream whose entries are in it; the base that the manifest names, and the next one; a rewrite
-# that runs; a backup or a replica's full sync; a reply that is not finished.
+# The holders of a file. The mover that has written it, and has yet to sync it; a stream whose entries are in it; the base
+# that the manifest names, and the next one; a rewrite that runs; a backup or a replica's full sync; an unfinished reply.
+MOVER: Final = "mover"
 STREAM: Final = "stream"
 BASE: Final = "base"
 REWRITE: Final = "rewrite"
@@ -81,7 +82,9 @@ class Writing:
             raise
 
     def finish(self) -> SegmentFile:
-        """Write the footer; return the file, which can be read now. Raises: OSError, after which the file is gone."""
+        """Write the footer; return the file, which can be read now, and which MOVER holds. Raises: OSError, after which
+        the file is gone.
+        """
         try:
             footer, trailer, checksum = self._footer.encode(self._end, self._header.salt)
             self._pieces += (footer, trailer)
@@ -91,6 +94,7 @@ class Writing:
             self.abandon()
             raise
         found = SegmentFile(self.number, self._path, self._header, checksum, self.size, index)
+        found.holders[MOVER] = 1
         self._store.add(found, self._file)
         return found
 

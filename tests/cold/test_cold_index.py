@@ -171,6 +171,7 @@ def test_parts_of_two_files_make_none(disk):
             read_index(disk, "mixed")
 
 
+@pytest.mark.interpreted(reason="replaces the version of the module")
 def test_a_file_of_a_newer_version_or_of_another_machine_is_not_called_damaged(disk, monkeypatch):
     monkeypatch.setattr(format, "VERSION", 2)
     with pytest.raises(Unreadable, match=f"{PATH} was written by a newer streamd"):
