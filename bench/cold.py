@@ -162,7 +162,8 @@ def main() -> None:
                     found = dict(measure(directory, segments, codec))
                     names = [*found]
                     form = "zstd" if codec == ZSTD else "as sealed"
-                    rows.append([f"{name}, {form}", *[f"{value:.2f}" if value < 1 else f"{value:.1f}" for value in found.values()]])
+                    values = [f"{value:.2f}" if value < 1 else f"{value:.1f}" for value in found.values()]
+                    rows.append([f"{name}, {form}", *values])
     for cells in (["per entry", *names], ["---"] * (1 + len(names)), *rows):
         print(f"| {' | '.join(cells)} |")
     print("cache, ns:", ", ".join(f"{name} {value:.0f}" for name, value in cache_ns(segments)))

@@ -20,8 +20,9 @@ OPEN_FILES_MAX: Final = 512
 # Pieces are joined to writes of this size: to join more than a megabyte, Python lets other threads run.
 _WRITE_BYTES: Final = 1024 * 1024 + 1
 
-# The holders of a file. The mover that has written it, and has yet to sync it; a stream whose entries are in it; the base
-# that the manifest names, and the next one; a rewrite that runs; a backup or a replica's full sync; an unfinished reply.
+# The holders of a file. The mover that has written it, and has yet to sync it; a stream whose entries are in it; the
+# base that the manifest names, and the next one; a rewrite that runs; a backup or a replica's full sync; a reply that
+# is not finished.
 MOVER: Final = "mover"
 STREAM: Final = "stream"
 BASE: Final = "base"

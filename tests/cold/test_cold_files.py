@@ -1,6 +1,8 @@
 """The segment files of a directory, on a disk that fails at every step and loses its power after every step."""
 
 import errno
+import random
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -330,6 +332,24 @@ def test_a_read_that_outlasts_its_holder_ends_before_the_file_is_closed():
     assert file.read_at(0, 8) == b"STRMSEG1"
     files._give_back(one)
     assert disk.open_files == 0
+
+
+@pytest.mark.interpreted(reason="replaces a bound of the module")
+def test_threads_read_files_that_are_closed_and_opened_meanwhile(tmp_path, monkeypatch):
+    """A descriptor that is closed while a read uses it may be another file's by then: salts would tell."""
+    monkeypatch.setattr(files_module, "OPEN_FILES_MAX", 2)
+    files = SegmentFiles(FileSystem(), str(tmp_path), NAME)
+    made = [write_durable(files) for _ in range(6)]
+
+    def read_all(seed):
+        chance = random.Random(seed)
+        for _ in range(300):
+            assert contents(files, chance.choice(made)) == WHOLE
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read_all, range(4)))
+    assert len(files._open) <= 2
+    files.close()
 
 
 def test_a_real_file_has_large_and_small_blocks_at_multiples_of_eight(tmp_path):

@@ -1,6 +1,7 @@
 """The index of a segment file: rows are found as a list of IDs would have them, and only whole files are read."""
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -94,6 +95,22 @@ def test_a_million_rows_take_few_bytes_each(with_seqs):
         footer.add(block, Place(64, 32_000))
     a_row = footer.index().memory_bytes / 1_000
     assert a_row <= (56 if with_seqs else 40) + 2  # of 4 nodes each
+
+
+def test_the_memory_of_an_index_is_what_it_says():
+    block = streams(False)[0][0]
+    block.counts, block.entries = [100], 100
+    footer = Footer()
+    for row in range(20_000):
+        footer.add(block, Place(64 + 32_000 * row, 32_000))
+    data = footer.encode(0, 0)[0]
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    index = Index(bytes(bytearray(data)), 20_000)
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert taken <= index.memory_bytes + 2_000
+    assert taken / 20_000 < 33
 
 
 def test_an_index_that_does_not_add_up_is_refused():

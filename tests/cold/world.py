@@ -1,10 +1,11 @@
-"""A small server of one stream on a simulated disk: moves, deletions, rewrites and a backup, in any order of their steps.
+"""A small server of one stream on a simulated disk: moves, deletions, rewrites and a backup, in any order of steps.
 
 The segment files and the manifest are the real ones. What a base and an increment say is as simple as can be: a base
 names files and has the blocks that are in no file, an increment has a line for each block that was added or deleted.
 After each operation of the disk the power may be cut; `check` is called with what the next start finds.
 """
 
+import errno
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -53,16 +54,18 @@ class WatchedDisk(SimulatedDisk):
 
 
 class World:
-    """The server; `faults` names what it does wrong, for a test of the test.
+    """The server; `faults` names what it does wrong, for a test of the test; failing: the disk fails the mover.
 
     live: the blocks of the stream in order, and the file and row of each that is in one. named: the files that the base
     in place names.
     """
 
-    def __init__(self, seed: int, faults: str = "") -> None:
+    def __init__(self, seed: int, faults: str = "", failing: bool = False) -> None:
         self.chance = random.Random(seed)
+        self.failing = failing
         self.faults = faults
         self.disk = WatchedDisk()
+        self.disk.forgets = True
         self.store = SegmentFiles(self.disk, "dir", NAME)
         self.live: dict[int, tuple[SegmentFile, int] | None] = {}
         self.named: list[SegmentFile] = []
@@ -119,22 +122,48 @@ class World:
     def mover(self, blocks: int) -> Iterator[None]:
         """Move the oldest blocks that are in no file."""
         moved = [number for number, place in self.live.items() if place is None][:blocks]
-        writing = self.store.create(MS)
-        yield
-        writing.write(Block(block(number)) for number in moved)
-        one = writing.finish()
+        self.fail_soon(4)
+        try:
+            writing = self.store.create(MS)
+            self.disk.fail_at = 0
+            yield
+            self.fail_soon(4)
+            writing.write(Block(block(number)) for number in moved)
+            one = writing.finish()
+        except OSError:
+            self.disk.fail_at = 0
+            return
+        self.disk.fail_at = 0
         there = [number for number in moved if number in self.live]  # others were deleted meanwhile
         if there:
             self.store.hold(one, STREAM)
         for number in there:
             self.live[number] = one, moved.index(number)
         yield
-        if self.faults == "not synced":
-            one.is_durable = True
-        else:
-            self.store.sync(one)
+        self.fail_soon(3)
+        try:
+            if self.faults == "not synced":
+                one.is_durable = True
+            else:
+                self.store.sync(one)
+        except OSError:
+            # What it has is still readable; another file will have it.
+            self.disk.fail_at = 0
+            there = [number for number in there if number in self.live]
+            assert all(isinstance(segments, list) for segments in blocks_of(self.store, one))
+            for number in there:
+                self.live[number] = None
+            if there:
+                self.store.release(one, STREAM)
+        self.disk.fail_at = 0
         self.store.release(one, MOVER)
         yield
+
+    def fail_soon(self, operations: int) -> None:
+        """Let one of the next operations fail, if this world is one of failures."""
+        if self.failing:
+            self.disk.fail_at = self.disk.operations + self.chance.randint(1, operations)
+            self.disk.failure = self.chance.choice((errno.EIO, errno.ENOSPC, "short"))
 
     def merger(self) -> Iterator[None]:
         """Write what is left of a file to a new one, and leave the old one to whatever still has it."""
@@ -313,3 +342,13 @@ class World:
     def chain(*parts: Iterator[None]) -> Iterator[None]:
         for part in parts:
             yield from part
+
+
+def check_worlds(seeds: range, faults: str = "", failing: bool = False) -> int:
+    """Run worlds; return how often the power was cut. Raises: Lost."""
+    cuts = 0
+    for seed in seeds:
+        world = World(seed, faults, failing)
+        world.run()
+        cuts += world.cuts
+    return cuts
