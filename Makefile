@@ -6,9 +6,10 @@ PYTHON ?=
 ARGS ?=
 N ?= 500
 SECONDS ?= 60
+SEEDS ?= 1000
 RUN := .venv/bin/python
 
-.PHONY: help chaos-commands demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover failover check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help chaos-commands demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -26,6 +27,8 @@ help:
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make fuzz    looks for SECONDS=60 in all for input that breaks a promise; ARGS=\"decoder journal\" names targets;"
 	@echo "             make fuzz-compiled does so on the compiled form, without coverage"
+	@echo "make simulate   SEEDS=1000 runs of a primary, two replicas, a Sentinel and clients in one process, with faults that a"
+	@echo "             seed decides; ARGS=\"--seed 7\" prints the history of one; SEEDS=1000000 ARGS=\"--minutes 90\" runs for that time"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
 	@echo "make test-programs   rq, celery, BullMQ and others on streamd, in an environment of their own"
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
@@ -73,7 +76,7 @@ demo-sessions: set-up
 	@$(RUN) scripts/run.py demo.sessions $(ARGS)
 
 demo-failover: set-up
-	@$(RUN) scripts/run.py demo.failover $(ARGS)
+	@$(RUN) -m demo.failover $(ARGS)
 
 # All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: how-long lint
@@ -108,6 +111,9 @@ fuzz: set-up
 
 fuzz-compiled: set-up
 	@$(RUN) scripts/compiled.py fuzz --seconds $(SECONDS) $(ARGS)
+
+simulate: set-up
+	@$(RUN) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 differential: set-up
 	@$(RUN) -m tests.differential $(ARGS)

@@ -49,7 +49,17 @@ SERVER: dict[str, tuple[str, ...]] = {
 GATEWAY: dict[str, tuple[str, ...]] = {
     "clients/mqtt/codec": ("decoder", "encoding", "fields", "names", "packets", "parsing", "properties"),
     "clients/mqtt/session": ("incoming", "outgoing", "packs", "subscription_tree"),
-    "clients/mqtt/store": ("link", "logs", "positions", "publishing", "releases", "ring", "stored", "tailing"),
+    "clients/mqtt/store": (
+        "confirming",
+        "link",
+        "logs",
+        "positions",
+        "publishing",
+        "releases",
+        "ring",
+        "stored",
+        "tailing",
+    ),
     "clients/mqtt/gateway": (
         "connection",
         "counters",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench.client import ask, request
+from bench.latency_replica import copy_from_primary, copy_to_replica
 from bench.servers import Target
 
 PIECE_BYTES = 16 * 1024
@@ -143,10 +144,14 @@ def background_rows(size: int) -> list[Row]:
 
     return [
         Row("(a rewrite of as many entries)", wait=_rewrite, prepare=once(entries), times=1, options=JOURNAL),
+        Row("(a replica takes a copy of these, beside 2,000 XADDs a second)", times=1, options=JOURNAL,
+            wait=lambda target: copy_to_replica(target, JOURNAL)),
         Row("(loading these at a start)", wait=_restart, times=1, options=JOURNAL),
+        Row("(a copy of another server's, which takes their place)", times=1, options=JOURNAL,
+            wait=lambda target: copy_from_primary(target, JOURNAL, size)),
         Row("(as many keys that end in one second)", wait=_expire, prepare=once(keys), times=1),
         Row("(as many idempotent IDs that expire)", wait=_sweep, prepare=once(iids), times=1, kinds=("streamd",)),
-    ]
+    ]  # fmt: skip
 
 
 def _info(sock, section: str, field: str) -> str:  # type: ignore[no-untyped-def]

@@ -28,6 +28,8 @@ BEGIN_MARK, END_MARK = "<!-- python -m bench.replica writes from here -->", "<!-
 # A rewrite would fall to one server of a pair.
 OPTIONS = (*EVERYSEC, "--auto-aof-rewrite-percentage", "0")
 LINK_S_MAX = 30.0
+# The primary has a core of its own: a second process at work beside it makes the same work take more of its time.
+OWN_CORE, OTHER_CORE = 0, 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def primary_and_replica(stack: ExitStack, kind: str, binary: Path | None) -> Tar
     options = (*OPTIONS, "--repl-diskless-sync-delay", "0") if kind == "redis-server" else OPTIONS
     primary = stack.enter_context(Target(kind, options, binary=binary))
     of = ("--replicaof", "127.0.0.1", str(primary.port))
-    stack.enter_context(Target(kind, (*options, *of), binary=binary))
+    replica = stack.enter_context(Target(kind, (*options, *of), binary=binary))
+    primary.stay_on(OWN_CORE)
+    replica.stay_on(OTHER_CORE)
     until = time.monotonic() + LINK_S_MAX
     with primary.connect() as sock:
         while b"state=online" not in bytes(ask(sock, "INFO", "replication")):  # type: ignore[arg-type, call-overload]
@@ -92,7 +96,7 @@ def cost(target: Target, load: Load, replicas: int) -> float:
         ask(sock, "DEL", PLAIN[1])
     level(target, replicas)
     before_s = target.cpu_s()
-    redis_benchmark(target, load.requests, load.clients, load.pipeline, PLAIN)
+    redis_benchmark(target, load.requests, load.clients, load.pipeline, PLAIN, OTHER_CORE)
     level(target, replicas)
     return (target.cpu_s() - before_s) / load.requests * 1e6
 
@@ -104,8 +108,10 @@ def measure(kinds: Sequence[str], loads: Sequence[Load], binary: Path | None, st
         with ExitStack() as stack:
             servers = {}
             for kind in kinds:
-                alone = stack.enter_context(Target(kind, OPTIONS, binary=binary if kind == "redis-server" else None))
-                servers[kind] = alone, primary_and_replica(stack, kind, binary)
+                file = binary if kind == "redis-server" else None
+                alone = stack.enter_context(Target(kind, OPTIONS, binary=file))
+                alone.stay_on(OWN_CORE)
+                servers[kind] = alone, primary_and_replica(stack, kind, file)
             for number in range(pairs):
                 for load in loads:
                     for kind, (alone, followed) in servers.items():

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -14,16 +15,26 @@ class ChildFailed(Exception):
 
 
 class Child:
-    """`python -m module arguments...` in a session of its own, so that Ctrl-C reaches the demo alone."""
+    """`python -m module arguments...` in a session of its own, so that Ctrl-C reaches the demo alone.
+
+    program: the words of another program, which gets the arguments in place of a module.
+    """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.log = log
+        words = program or (sys.executable, "-m", module)
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                [*words, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -92,6 +103,20 @@ class Child:
             except subprocess.TimeoutExpired:
                 pass
         self.kill()
+
+
+@contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back: a process that is started, but not noted yet, would be left behind."""
+    held: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: held.append(number)) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if held:
+        signal.raise_signal(held[0])
 
 
 def session_members(session: int) -> list[int]:

@@ -41,7 +41,8 @@ def check_units() -> None:
 
 def check_rules() -> None:
     """Check that Prometheus accepts its configuration, and that alerts fire as they should. Raises: SystemExit."""
-    run("promtool", "check", "config", DEPLOY / "prometheus" / "prometheus.yml")
+    for name in ("prometheus.yml", "two-servers.yml"):
+        run("promtool", "check", "config", DEPLOY / "prometheus" / name)
     run("promtool", "test", "rules", DEPLOY / "prometheus" / "streamd.tests.yml")
     print("deploy: the rules are as they should be")
 

@@ -67,8 +67,8 @@ WAYS = (
     ),
     Way(
         "say rows or columns",
-        ("Column", "ColumnsRecord", "ConsumerColumns", "EntryColumns", "EntryRows", "PendingColumns", "RecordColumn",
-         "RequestColumns", "RequestRows"),
+        ("Alike", "Column", "ColumnsRecord", "ConsumerColumns", "EntryColumns", "EntryRows", "PendingColumns",
+         "RecordColumn", "RequestColumns", "RequestRows"),
         named=r"Alike|[A-Z]\w*Columns?|Column\w*|[A-Z]\w*Rows|EntryRun|Layout|Places|Run|RunFields|Texts|_Taken|_Reading",
     ),
     Way(

@@ -20,7 +20,13 @@ PACKAGES = ("streamd", "spark_source", "pyspark_streamd", "demo", "bench", "scri
 LINES_MAX = 500
 TEST_LINES_MAX = 600  # tables of cases are long and easy to read
 NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "manager.py"}
-MAY_SLEEP = ("tests/crash/", "tests/mqtt/gateway/test_mqtt_store_faults.py", "tests/replication/", "tests/spark/")
+MAY_SLEEP = (
+    "tests/crash/",
+    "tests/failover/",
+    "tests/mqtt/gateway/test_mqtt_store_faults.py",
+    "tests/replication/",
+    "tests/spark/",
+)
 # A place on one machine, a note to oneself, a number of a list that a reader cannot see.
 NOT_FOR_READERS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home)/\w|\bTODO\b|\bFIXME\b|\bissue #?\d")
 DOCUMENTS = ("*.md", "docs/**/*.md", "bench/NOTES.md", "examples/*.md")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 
+from streamd.backup.own_history import with_own_history
 from streamd.backup.placing import DIRNAME, FILENAME, Place, PlaceError, pieces_of
 from streamd.base.filesystem import FileSystem
 from streamd.clients.remote_journal import RemoteJournal
@@ -37,7 +38,7 @@ def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Pro
                 done += len(piece)
                 progress(done, sum(sizes))
 
-        place.take((name, pieces(number)) for number, (name, _) in enumerate(files))
+        place.take(with_own_history((name, pieces(number)) for number, (name, _) in enumerate(files)))
         remote.end()
         _check(place.journal, "what arrived", examining)
         place.commit()
@@ -76,7 +77,7 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = chec
         except OSError as error:
             raise PlaceError(f"{path}: {error.strerror}; stop that server, or give another directory")
         try:
-            place.take((part.name, pieces(part.name)) for part in parts)
+            place.take(with_own_history((part.name, pieces(part.name)) for part in parts))
             place.commit()
         finally:
             if is_new and not os.path.exists(os.path.join(path, DIRNAME)):

@@ -54,6 +54,8 @@ OUTPUT_STALLED_MS_MAX: Final = 60_000
 LAST_TURN_US: Final = 20_000
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
 OUTPUT_PUBSUB_BYTES_MAX: Final = 32 * MIB
+# Redis's hard client-output-buffer-limit for replicas. Here all replicas share these bytes.
+OUTPUT_REPLICAS_BYTES_MAX: Final = 256 * MIB
 
 # A reply of more items (entries, pending entries, keys, fields) is made in slices: it takes a millisecond or more.
 SLICED_ITEMS_MIN: Final = 4_000
@@ -63,6 +65,11 @@ SLICE_US: Final = 1_000
 
 # Loading at a start is given so long between two turns of those who ask meanwhile: nobody is served before its end.
 LOAD_TURN_US = 5_000
+
+# A replica that catches up takes what its primary has sent in pieces of this size, and for so long between two turns of
+# its own clients. (uvloop reads up to 8 MB at once, which are seconds of work.)
+LINK_PIECE_BYTES: Final = 16 * 1024
+LINK_TURN_US: Final = 5_000
 
 # A stop waits so long for replies to leave.
 STOP_S = 3.0

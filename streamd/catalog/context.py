@@ -112,6 +112,15 @@ class Context(Client):
         """Record a command like `record`, given as a list that no caller changes later; quicker for many words."""
         self.state.record(self.db.index, words, changes)
 
+    def counts_as_write(self) -> None:
+        """Have WAIT cover what was written before this reply, which speaks of an earlier write and makes none.
+
+        A client repeats a request on a new connection if no answer came; without this, WAIT there would wait for
+        nothing.
+        """
+        if self.state.journal is not None:
+            self.state.journal.writers.append(self.client)
+
     def changed(self, key: bytes, kind: str, event: str, subkeys: Sequence[bytes] = ()) -> None:
         """Tell the followers of `key`, and subscribers of keyspace events, that it changed.
 

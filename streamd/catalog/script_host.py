@@ -31,7 +31,6 @@ SCRIPT_COMMANDS: Final = frozenset({b"eval", b"evalsha", b"eval_ro", b"evalsha_r
 _HEAD_WORDS: Final = 3
 
 _NEVER: Final = 1 << 63
-_GROWING: Final = frozenset({"denyoom"})
 _UNKILLABLE: Final = (
     "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script "
     "termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
@@ -50,6 +49,15 @@ _Resolved = tuple[Command, Handler, int, int, int]
 def _is_write(command: Command) -> bool:
     """Return whether a command is forbidden to scripts that only read: it writes, or publishes."""
     return "write" in command.flags or command.name == "publish"
+
+
+def _flags_of(program: Program) -> frozenset[str]:
+    """Return the flags that a script has as a command, by those that it names."""
+    named = program.flags
+    flags = {"stale"} if "allow-stale" in named else set()
+    if "no-writes" not in named:
+        flags |= {"write"} if "allow-oom" in named else {"write", "denyoom"}
+    return frozenset(flags)
 
 
 class Watch(Protocol):
@@ -114,8 +122,7 @@ class ScriptHost:
             raise LuaNotInstalled()
         if program.has_flags:
             may_write = "no-writes" not in program.flags
-            if may_write and "allow-oom" not in program.flags:
-                self._state.check_restrictions(_GROWING)
+            self._state.check_restrictions(_flags_of(program))
             if may_write and read_only:
                 raise CommandError("ERR Can not execute a script with write flag using *_ro command.")
             read_only = not may_write

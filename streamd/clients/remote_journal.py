@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from streamd.clients.server_url import checked
 from streamd.distribution import install_line
 
 if TYPE_CHECKING:
@@ -41,17 +40,20 @@ def connect(url: str, option: str = "--url") -> "redis.Redis":
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
+
+        from streamd.clients.sentinels import pool
     except ImportError:
         raise SourceError(f"redis-py is missing: {install_line('client')}")
     try:
-        return redis.Redis.from_url(
-            checked(url),
-            single_connection_client=True,
+        connections = pool(
+            url,
+            patience_s=0,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=10,
             retry=Retry(NoBackoff(), 0),
             decode_responses=False,
         )
+        return redis.Redis(connection_pool=connections, single_connection_client=True)
     except redis.RedisError as error:
         raise SourceError(_what_to_do(_line(error)))
     except ValueError as error:

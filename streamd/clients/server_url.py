@@ -22,4 +22,4 @@ def checked(url: str) -> str:
 def without_password(url: str) -> str:
     """Return a URL without user and password, in any place."""
     url = re.sub(r"//[^/]*@", "//", url)
-    return re.sub(r"([?&](?:password|username)=)[^&]*", r"\1...", url)
+    return re.sub(r"([?&](?:sentinel_)?(?:password|username)=)[^&]*", r"\1...", url)

@@ -19,6 +19,10 @@ def _no_flush() -> None:
     pass
 
 
+def _nothing() -> int:
+    return 0
+
+
 # What stands first in the backlog of a client whose reply is being made: what it sends meanwhile waits behind.
 GO_ON: Final[list[bytes]] = []
 
@@ -63,7 +67,8 @@ class Client(Watcher):
     written: the offset of the replication history behind its last write; 0 if it has written nothing.
     kind: `replica` or `master` for the end of a link, else `normal`.
     out_bytes: size of the large replies in `out`.
-    flush: sends `out`; resume: goes on with the backlog and other received requests; both given by the connection.
+    flush: sends `out`; resume: goes on with the backlog and other received requests; unsent: returns the bytes that
+        were sent and wait for the client to read; all given by the connection.
     close_soon: close the connection once `out` is sent.
     """
 
@@ -104,6 +109,7 @@ class Client(Watcher):
         "transaction",
         "transaction_broken",
         "unfinished",
+        "unsent",
         "user",
         "waiter",
         "watched",
@@ -149,6 +155,7 @@ class Client(Watcher):
         self.out_bytes = 0
         self.flush: Callable[[], None] = _no_flush
         self.kill: Callable[[], None] = _no_flush
+        self.unsent: Callable[[], int] = _nothing
         self.resume: Callable[[], None] | None = None
         self.flush_wanted = False
         self.close_soon = False
@@ -159,6 +166,7 @@ class Client(Watcher):
         bytes, would stay until the next run of the garbage collector, which counts objects, not bytes.
         """
         self.flush = self.kill = _no_flush
+        self.unsent = _nothing
         self.resume = None
 
     def reply(self, reply: Reply) -> None:

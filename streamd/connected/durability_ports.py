@@ -10,8 +10,10 @@ from streamd.data.records import ColumnsRecord, Record
 class Backups(Protocol):
     """The calls of commands to the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
 
-    def begin(self, client: Client) -> list[tuple[str, int]] | None:
-        """Return names and sizes of the files that a rewrite has left for this client, None while it is under way."""
+    def begin(self, client: Client, shares: bool = False) -> list[tuple[str, int]] | None:
+        """Return names and sizes of the files that a rewrite has left for this client, or in the same second for
+        another one that shares; None while it is under way.
+        """
 
     def mark(self, client: Client) -> list[int]:
         """Return the sizes of the files up to which they are one state."""

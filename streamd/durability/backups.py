@@ -17,6 +17,8 @@ BACKUPS_MAX: Final = 4
 IDLE_MS_MAX: Final = 600_000
 # One answer: few enough bytes that nobody waits for the disk, many enough that the way there and back is cheap.
 READ_BYTES_MAX: Final = 256 * 1024
+# For so long what a rewrite has left for one replica serves others that ask.
+SHARED_MS: Final = 1_000
 
 
 class TooManyBackups(CommandError):
@@ -52,17 +54,25 @@ class Backups:
         self._clock = clock
         self._pinned: dict[Client, _Pinned] = {}
         self._waiting: dict[Client, tuple[int, int]] = {}  # how many rewrites had succeeded, and failed, before
+        self._shared = -1, 0  # how many had succeeded when a rewrite ended for a replica, and when that was
 
-    def begin(self, client: Client) -> list[tuple[str, int]] | None:
+    def begin(self, client: Client, shares: bool = False) -> list[tuple[str, int]] | None:
         """Pin the journal as the next rewrite leaves it: return names and present sizes of its files, None while that
         rewrite is under way. To be called until then. Raises: CommandError.
+
+        shares: take also what a rewrite of this second has left; so replicas that come together have one rewrite, and
+        however many they are keep no more files on the disk than one of them.
         """
         if client in self._pinned:
             raise CommandError("ERR this connection has a backup already; end it with JOURNAL END")
         rewriting = self._rewriting
         done, is_active = rewriting.progress
+        now_ms = self._clock.monotonic_ms()
         if client not in self._waiting:
-            if len(self._pinned) + len(self._waiting) >= BACKUPS_MAX:
+            if shares and not is_active and self._shared[0] == done and now_ms - self._shared[1] < SHARED_MS:
+                return self._pin(client)
+            comes_along = shares and any(before == (done, rewriting.failures) for before in self._waiting.values())
+            if not comes_along and len(self._pinned) + len(self._waiting) >= BACKUPS_MAX:
                 raise TooManyBackups(f"ERR {BACKUPS_MAX} backups are under way; try again when one has ended")
             if not rewriting.is_running:
                 self._start_rewrite()
@@ -74,6 +84,8 @@ class Backups:
         del self._waiting[client]
         if done == done_before:
             raise rewriting.failure()
+        if shares and self._shared[0] != done:
+            self._shared = done, now_ms
         return self._pin(client)
 
     def _start_rewrite(self) -> None:

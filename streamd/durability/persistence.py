@@ -25,8 +25,8 @@ class Persistence:
     open() -> load() to its end -> begin() -> append_unit, end_turn, tick ... -> close(). While the server runs:
     begin_anew() in place of the first three.
 
-    history: the last note of the loaded journal about where it stands in a replication history. submit_beside: takes
-    jobs for the disk that no reply waits for. on_synced: called behind each sync.
+    history: the last note of the journal, as far as it is loaded, about where it stands in a replication history.
+    submit_beside: takes jobs for the disk that no reply waits for. on_synced: called behind each sync.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class Persistence:
                 ended = next(steps, True) is True
             finally:
                 replay.finish()
+            self.history = replay.history
             if ended:
-                self.history = replay.history
                 if self._state.read_only is not None or self.history is not None:
                     self._state.stream_defaults = replay.defaults
                 return

@@ -22,6 +22,10 @@ WHILE_SUBSCRIBED: Final = frozenset(
 # What is refused of commands that change something: while memory is full, or the disk fails.
 _OF_CHANGES: Final = frozenset({"write", "denyoom"})
 
+# What stands in front of NOAUTH and NOPERM. A replica of Redis asks later if it reads this; other errors it takes for
+# those of a server without PSYNC, and connects again at once, up to a thousand times a second.
+_LATER: Final = {"psync": "NOMASTERLINK Can't SYNC: "}
+
 _FUNCTION_CALLS: Final = frozenset({"fcall", "fcall_ro"})
 
 # What a browser sends that was told by some page to post to this port: Redis closes the connection without a reply.
@@ -46,7 +50,7 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
     if not command.accepts(len(request)):
         raise WrongArity(command.name)
     if not client.authenticated and command.name not in BEFORE_AUTH:
-        raise CommandError("NOAUTH Authentication required.")
+        raise CommandError(_LATER.get(command.name, "") + "NOAUTH Authentication required.")
     if client.transaction is not None and "no_multi" in command.flags:
         raise CommandError("ERR Command not allowed inside a transaction")
     if client.guard is not None:
@@ -64,33 +68,44 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
             "are allowed in this context"
         )
     if client.in_unit:
-        return  # EXEC was asked for all that was queued
+        # EXEC was asked for all that was queued; but a REPLICAOF among that may have changed the role.
+        if client.state.read_only is not None and "write" in command.flags:
+            raise client.state.read_only
+        return
     state, flags = client.state, command.flags
     if client.transaction is not None and (
         state.is_full
         or state.write_error is not None
         or state.read_only is not None
         or state.lacks_replicas is not None
+        or state.stale is not None
     ):
         flags = _flags_in_transaction(command, client, request)
     state.check_restrictions(flags)
 
 
 def check_permitted(command: Command, client: Context, request: list[bytes]) -> None:
-    """Check whether the rules of a client's user allow a request. Raises: NoPermission."""
+    """Check whether the rules of a client's user allow a request. Raises: NoPermission; CommandError for PSYNC."""
     if client.guard is not None and not client.guard.allows(command, request):
         place = "exec" if client.in_unit else "toplevel" if client.transaction is None else "multi"
-        raise refuse(client.state, client, client.guard.decide(command, request), place)
+        error = refuse(client.state, client, client.guard.decide(command, request), place)
+        if command.name in _LATER:
+            raise CommandError(f"{_LATER[command.name]}{error}")
+        raise error
 
 
 def _flags_in_transaction(command: Command, client: Context, request: list[bytes]) -> frozenset[str]:
-    """Return a command's flags: a script has those that it names, and EXEC has those of the queued commands."""
+    """Return a command's flags: a script has those that it names, and EXEC has those of the queued commands; `stale` it
+    has if all of these have it.
+    """
     if command.name != "exec":
         return command.flags | _flags_of_script(command, client, request)
     flags = command.flags
     for one in client.transaction or ():
         queued = find_command(COMMANDS, one)
         flags |= (queued.flags | _flags_of_script(queued, client, one)) & _OF_CHANGES
+        if "stale" not in queued.flags:
+            flags -= {"stale"}
     return flags
 
 

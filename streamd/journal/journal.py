@@ -304,7 +304,7 @@ class Journal:
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         self.rewrite = Rewrite(self.files, self.directory, base, increment, keyspace, defaults, libraries, submit)
         if history is not None:
-            self.rewrite.writer.append_unit([(0, history)])
+            self.rewrite.begin_with(history)
 
     def start_switch(self) -> tuple[Callable[[], None], Callable[[], Callable[[], None]]]:
         """Return `(job, done)`: the job makes the rewritten files the journal, and may run in a thread.

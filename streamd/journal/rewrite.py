@@ -122,6 +122,11 @@ class Rewrite:
             self._base.add(encode_command((FUNCTION, b"LOAD", code)), False)
         self.writer.append_unit([(0, note)])
 
+    def begin_with(self, history: Words) -> None:
+        """Begin base and increment with the note of where the state stands: a start knows its role at once."""
+        self._base.add(encode_note(0, history), True)
+        self.writer.append_unit([(0, history)])
+
     # -- what happens meanwhile -----------------------------------------------------------------------------------
 
     def observe(self, records: Sequence[Record | ColumnsRecord]) -> None:

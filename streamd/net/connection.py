@@ -116,6 +116,7 @@ class Connection:
         client.flush = self.flush
         client.kill = self.kill
         client.resume = self.resume
+        client.unsent = self._transport.get_write_buffer_size
         self.client = client
         self._limits = RequestLimits(
             bulk_bytes_max=state.config.integer("proto-max-bulk-len"),

@@ -231,20 +231,20 @@ class Server:
 
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
         """Load in slices; clients get -LOADING meanwhile."""
+        replication = self.engine.state.replication = self._make_replication(persistence)
+        replication.expect_role(primary_of(self.config))
         until_us = self.clock.monotonic_us() + LOAD_TURN_US
         for _ in persistence.load():
             if self.clock.monotonic_us() >= until_us:
                 on_progress(persistence)
                 await asyncio.sleep(0)
                 until_us = self.clock.monotonic_us() + LOAD_TURN_US
-        replication = self._make_replication(persistence)
         replication.take_role(primary_of(self.config))
         persistence.begin()
-        self.engine.state.replication = replication
         replication.begin()
 
     def _make_replication(self, persistence: Persistence) -> Replication:
-        self._connector = Connector(self._loop, self.config)
+        self._connector = Connector(self._loop, self.config, self.clock)
         engine = self.engine
         return Replication(
             engine.state,

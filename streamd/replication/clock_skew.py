@@ -3,8 +3,9 @@
 from collections import deque
 from typing import Final
 
-# So many seconds are looked back: a delay that lasts longer counts as a difference.
-SAMPLES: Final = 10
+# So many seconds are looked back. A time waits behind the frames before it, so that of a replica which is behind for
+# longer than that seems to differ.
+SAMPLES: Final = 60
 
 
 class ClockSkew:

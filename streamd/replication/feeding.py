@@ -6,7 +6,7 @@ from typing import Final
 from xxhash import xxh3_64
 
 from streamd.base.errors import CommandError
-from streamd.base.limits import OUTPUT_BYTES_MAX
+from streamd.base.limits import OUTPUT_PAUSE_BYTES, OUTPUT_REPLICAS_BYTES_MAX
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
@@ -15,6 +15,7 @@ from streamd.connected.replication_ports import Greeting
 from streamd.connected.state import State
 from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
+from streamd.replication.copy_lines import make_line
 from streamd.replication.frame import TAKES_TIME, Frame, make_ask, make_frame, make_time
 from streamd.replication.frame_ring import FrameRing
 from streamd.replication.history import History
@@ -24,17 +25,25 @@ _SHOW_EVERY_MS: Final = 1_000
 
 
 class Follower:
-    """One replica. sent: the offset up to which it was sent all, while it is not online. acked, synced: what it has
-    acknowledged, -1 before it has. acked_ms: when, on the monotonic clock.
+    """One replica.
+
+    is_online: it has the whole state. is_behind: it does not read as fast as frames come, and gets them from the ring
+    as it reads. sent: the offset up to which it was sent all, while it is not online or behind. acked, synced: what it
+    has acknowledged, -1 before it has. acked_ms: when, on the monotonic clock.
     """
 
     def __init__(self, client: Client, greeting: Greeting, now_ms: int) -> None:
         self.client = client
         self.greeting = greeting
-        self.is_online = False
+        self.is_online = self.is_behind = self.is_asked = False
         self.sent = 0
         self.acked = self.synced = -1
         self.acked_ms = now_ms
+
+    @property
+    def needs_ring(self) -> bool:
+        """Whether it is still to get frames that only the ring has, as long as its connection is to stay."""
+        return (self.is_behind or not self.is_online) and not self.client.close_soon
 
     @property
     def address(self) -> tuple[str, int]:
@@ -100,22 +109,23 @@ class Feeding:
             self.ship(frame)
         for client in writers:
             client.written = self._standing.history.offset
+        self._catch_up()
         if self._is_asked:
             self._is_asked = False
-            ask = make_ask(self._standing.history.offset)
             for follower in self.followers.values():
                 if follower.is_online:
-                    self._send(follower, ask)
+                    self._ask(follower)
 
     def tick(self) -> None:
         """Show replicas each second that this server is there, and let go of those that hold it up."""
         now_ms, config, ring = self._state.time.monotonic_ms, self._state.config, self.ring
         if ring is not None:
             ring.bytes_max = config.integer("repl-backlog-size")
+            ring.trim(self._needed_from())
         if not self.followers and not self.waiting:
             return
         silent_ms = config.integer("repl-timeout") * 1_000
-        is_full = ring is not None and ring.size_bytes > max(ring.bytes_max, OUTPUT_BYTES_MAX)
+        behind_max = max(config.integer("repl-backlog-size"), OUTPUT_REPLICAS_BYTES_MAX)
         for follower in list(self.followers.values()):
             client = follower.client
             if client.close_soon:
@@ -124,15 +134,16 @@ class Feeding:
                 log.warning("replica-silent", "the replica at %s has acknowledged nothing for long", client.address)
                 client.close_soon = True
                 client.kill()
-            elif is_full and not follower.is_online:
-                log.warning("replica-slow", "the copy for %s takes too long: too much was written", client.address)
+            elif follower.needs_ring and self._standing.history.offset - follower.sent > behind_max:
+                log.warning("replica-slow", "the replica at %s does not keep up: too much was written", client.address)
                 client.close_soon = True
                 client.kill()
+        self._catch_up()
         if now_ms - self._shown_ms >= _SHOW_EVERY_MS:
             self._shown_ms = now_ms
             time = make_time(self._state.clock.now_ms())
             for follower in self.followers.values():
-                if follower.is_online:
+                if follower.is_online and not follower.is_behind:
                     self._send(follower, time if TAKES_TIME in follower.greeting.can else b"\n")
             for client in self.waiting:
                 if client.waiter is not None:
@@ -143,12 +154,48 @@ class Feeding:
         """Move the history by a frame, and send it to the replicas: one of this server's own, or of its primary."""
         ring = self.ring
         assert ring is not None
-        self._standing.history = self._standing.history.moved(frame.after, frame.hash)
-        late = [one.sent for one in self.followers.values() if not one.is_online]
-        ring.append(frame, min(late) if late else None)
+        self._catch_up()
         for follower in self.followers.values():
-            if follower.is_online:
+            if follower.is_online and not follower.is_behind and follower.client.unsent() > OUTPUT_PAUSE_BYTES:
+                follower.is_behind, follower.sent = True, frame.before
+        self._standing.history = self._standing.history.moved(frame.after, frame.hash)
+        ring.append(frame, self._needed_from())
+        for follower in self.followers.values():
+            if follower.is_online and not follower.is_behind:
                 self._send(follower, frame.data)
+
+    def _needed_from(self) -> int | None:
+        """Return the offset from which replicas are still to get frames of the ring; None if they have all."""
+        return min((one.sent for one in self.followers.values() if one.needs_ring), default=None)
+
+    def _catch_up(self) -> None:
+        """Send replicas that are behind more of the ring, as far as they have read what they were sent.
+
+        (What waits in a connection is copied as it grows, and is there once for each replica.)
+        """
+        for follower in self.followers.values():
+            if follower.is_behind and follower.needs_ring:
+                self._send_more(follower)
+
+    def _send_more(self, follower: Follower) -> None:
+        ring, unsent = self.ring, follower.client.unsent()
+        assert ring is not None
+        while unsent <= OUTPUT_PAUSE_BYTES:
+            frame = ring.next(follower.sent)
+            if frame is None:
+                follower.is_behind = False
+                if follower.is_asked:
+                    self._ask(follower)
+                return
+            self._send(follower, frame.data)
+            unsent += len(frame.data)
+            follower.sent = frame.after
+
+    def _ask(self, follower: Follower) -> None:
+        """Ask for an acknowledgement, of a replica that is behind when it is not any more."""
+        follower.is_asked = follower.is_behind
+        if not follower.is_behind:
+            self._send(follower, make_ask(self._standing.history.offset))
 
     def _send(self, follower: Follower, data: bytes) -> None:
         follower.client.out.append(data)
@@ -187,7 +234,7 @@ class Feeding:
         """Begin to send the whole state, once the journal was rewritten for that. Raises: CommandError."""
         self.begin()
         try:
-            begun = backups.begin(client)
+            begun = backups.begin(client, shares=True)
         except TooManyBackups:
             raise CommandError("NOMASTERLINK Can't SYNC: too many copies are under way")
         if begun is None:
@@ -209,12 +256,14 @@ class Feeding:
 
     def _pieces(self, follower: Follower, history: History, sizes: list[int], backups: Backups) -> Iterator[bytes]:
         """Yield the files up to their sizes, where the history stood then, and the frames that have come since."""
-        yield b"+FULLRESYNC %b %d streamd\r\n" % (history.replid.encode(), history.offset)
+        replid, offset = history.replid, history.offset
+        yield b"+FULLRESYNC %b %d streamd\r\n" % (replid.encode(), offset)
         keys = sum(len(db.values) for db in self._state.keyspace)
-        yield b"#streamd files %d %d %016x\n" % (len(sizes), keys, history.last)
+        words = (len(sizes), keys, b"%016x" % history.last, history.origin.encode())
+        yield make_line(replid, offset, b"files", *words)
         digest = xxh3_64()
         for number, size in enumerate(sizes):
-            yield b"#streamd file %d\n" % size
+            yield make_line(replid, offset, b"file", size)
             at = 0
             while at < size:
                 piece = backups.read(follower.client, number, at, min(READ_BYTES_MAX, size - at))
@@ -223,7 +272,7 @@ class Feeding:
                 digest.update(piece)
                 at += len(piece)
                 yield piece
-        yield b"#streamd whole %016x\n" % digest.intdigest()
+        yield make_line(replid, offset, b"whole", b"%016x" % digest.intdigest())
         backups.end(follower.client)
         ring = self.ring
         assert ring is not None

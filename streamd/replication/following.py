@@ -4,12 +4,15 @@ connect -> connecting -> handshake -> (waiting ->) connected, or sync -> load ->
 connection, and the link begins again after a pause.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from streamd.base.log import log
 from streamd.base.version import VERSION, version_number
+from streamd.connected.replication_ports import NO_ID
 from streamd.durability.incoming import Incoming
+from streamd.replication.copy_lines import words_of
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
 from streamd.replication.history import History
 from streamd.replication.standing import Standing
@@ -18,8 +21,13 @@ LINE_BYTES_MAX: Final = 1_024
 # How a primary answers `REPLCONF streamd-version`: with its own one.
 VERSION_WORD: Final = "streamd"
 FILES_MAX: Final = 64
+IS_PRIMARY: Final = "ERR PSYNC FAILOVER can't be sent to a master."
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
+# A replica that needs the whole state again before that is too slow for its primary: it comes ever later.
+_COPY_HOLDS_MS: Final = 60_000
+_REPLID: Final = re.compile("[0-9a-f]{40}")
+_OFFSET: Final = re.compile("[0-9]{1,18}")
 
 
 class LinkFault(Exception):
@@ -69,6 +77,9 @@ class Host(Protocol):
     def not_promoted(self, why: str) -> None:
         """It is not; this link follows nobody."""
 
+    def is_busy(self) -> bool:
+        """Return whether a script was interrupted: nothing changes before its end."""
+
     def keys(self) -> int:
         """Return how many keys there are here."""
 
@@ -100,21 +111,24 @@ class Link:
         self._now_ms, self._timeout_ms = now_ms, timeout_ms
         self.state = "connect"
         self.is_active = False
-        self.last_ms = self.up_ms = self.down_ms = self._acked_ms = 0
+        self.last_ms = self.up_ms = self._acked_ms = 0
+        self.down_ms = now_ms()
         self.attempts = self.copies = 0
         self.was_down_ms = 0
         self.copied = 0
         self._failures = 0
         self._next_ms = 0
         self._lines = b""
+        self._kept = b""  # what has come while a script was interrupted
         self._step = ""
-        self._replid = ""
+        self._replid = self._origin = ""
         self._earlier: tuple[str, ...] = ()
         self._offset = self._last = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[str, int] = {}
-        self._must_copy = self._may_empty = self._promotes = False
+        self._must_copy = self._may_empty = self._promotes = self._is_copied = False
+        self._is_promoted: bool | None = False  # the server that is to become the primary: None while that is unknown
         self._too_old: LinkFault | None = None
 
     # -- from outside ---------------------------------------------------------------------------------------------
@@ -122,12 +136,15 @@ class Link:
     def start(self, may_empty: bool = False, promotes: bool = False) -> None:
         """Follow the primary of the standing from now on.
 
-        may_empty: take the state of an empty primary, too, though it has another history. promotes: it is a replica of
-        this server, and is to become the primary first.
+        may_empty: take another data set, too, even an empty one. promotes: it is a replica of this server, and is to
+        become the primary first. When the link is lost behind that request, it is asked until it answers: if this
+        server went on as the primary, there might be two.
         """
         self.stop()
         self._may_empty, self._promotes = may_empty, promotes
-        self._must_copy = self._must_copy and not promotes  # a primary's state is the true one
+        self._is_promoted = False
+        if promotes:
+            self._must_copy = False  # this state is the true one
         self.is_active = True
         self._failures = self._next_ms = 0
         self.down_ms = self._now_ms()
@@ -145,6 +162,10 @@ class Link:
         """Do what is due."""
         if not self.is_active:
             return
+        if self._kept and not self._host.is_busy():
+            kept, self._kept = self._kept, b""
+            self._host.pause_reading(False)
+            self.received(kept)
         now_ms = self._now_ms()
         if self.state == "connect":
             primary = self._standing.primary
@@ -163,7 +184,8 @@ class Link:
             self.fail(LinkFault(f"nothing has come for {(now_ms - self.last_ms) // 1000} seconds"))
         elif self.state == "connected" and now_ms - self._acked_ms >= 1_000:
             self._acked_ms = now_ms
-            self._failures = 0  # it holds
+            if not self._is_copied or now_ms - self.up_ms >= _COPY_HOLDS_MS:
+                self._failures = 0  # it holds
             self._host.acknowledge()
 
     def connected(self) -> None:
@@ -183,6 +205,10 @@ class Link:
     def received(self, data: bytes) -> None:
         """Take bytes of the primary."""
         self.last_ms = self._now_ms()
+        if self.state != "load" and (self._kept or self._host.is_busy()):
+            self._kept += data
+            self._host.pause_reading(True)
+            return
         try:
             if self._frames is not None:
                 self._take_frames(data)
@@ -197,7 +223,7 @@ class Link:
 
     def loaded(self) -> None:
         """The received state has taken the place of the one before."""
-        self._must_copy = self._may_empty = False
+        self._is_copied = True
         self._incoming = None
         self._go_on()
         self._host.pause_reading(False)
@@ -210,11 +236,13 @@ class Link:
         is_soon = isinstance(error, LinkFault) and error.is_soon
         pause_s = 1 if is_soon else _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += not is_soon
-        if self._promotes:
+        if self._promotes and self._is_promoted is False:
             self._promotes = False
             self._end()
             self._host.not_promoted(str(error))
             return
+        if self._promotes:
+            pause_s = 1
         self._say(str(error), pause_s)
         self._end()
         self._next_ms = self._now_ms() + pause_s * 1_000
@@ -249,36 +277,42 @@ class Link:
         if self._incoming is not None:
             self._take_file_line(line)
         elif self._step == "files":
-            words = line.split()
-            is_known = words[:2] == [b"#streamd", b"files"] and len(words) == 5 and len(words[4]) == 16
-            if not is_known or not 1 <= int(words[2]) <= FILES_MAX:
+            words = words_of(line, self._replid, self._offset)
+            is_known = words[:1] == [b"files"] and [len(word) for word in words[3:]] == [16, 40]
+            if not is_known or not 1 <= int(words[1]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
-            if not int(words[3]) and not self._may_empty and self._is_foreign() and self._host.keys():
+            self._last, self._origin = int(words[3], 16), words[4].decode()
+            if not self._may_empty and self._host.keys() and self._is_foreign(is_empty=not int(words[2])):
                 raise LinkFault(
-                    f"it is empty and has another history, so the {self._host.keys()} keys here are kept; "
-                    "send REPLICAOF again to have them removed"
+                    f"it has another data set, so the {self._host.keys()} keys here are kept; "
+                    "send REPLICAOF again to have them replaced"
                 )
-            self._last = int(words[4], 16)
-            self._incoming = self._host.receive(int(words[2]))
+            self._incoming = self._host.receive(int(words[1]))
             self.state = "sync"
         else:
             self._take_reply(line)
 
-    def _is_foreign(self) -> bool:
-        history = self._standing.history
-        return self._replid not in (history.replid, history.replid2)
+    def _is_foreign(self, *, is_empty: bool) -> bool:
+        """Return whether the state here may not make room for that of the primary.
+
+        A primary that has lost its data begins another data set. It does not have to be empty still: clients that
+        write again and again may be faster than its replicas. A server that never was in replication has the data set
+        of nobody, so that only an empty primary is refused.
+        """
+        origin = self._standing.history.origin
+        return self._origin != origin and (origin != NO_ID or is_empty)
 
     def _take_file_line(self, line: bytes) -> None:
-        incoming, words = self._incoming, line.split()
+        incoming, words = self._incoming, words_of(line, self._replid, self._offset)
         assert incoming is not None
-        if words[:2] == [b"#streamd", b"file"] and len(words) == 3:
-            incoming.begin_file(int(words[2]))
-        elif words[:2] == [b"#streamd", b"whole"] and len(words) == 3 and incoming.is_whole:
-            if words[2] != b"%016x" % incoming.digest():
+        if words[:1] == [b"file"] and len(words) == 2:
+            incoming.begin_file(int(words[1]))
+        elif words[:1] == [b"whole"] and len(words) == 2 and incoming.is_whole:
+            if words[1] != b"%016x" % incoming.digest():
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
-            self._host.load(incoming, History(self._replid, self._offset, self._last))
+            self._host.load(incoming, History(self._replid, self._offset, self._last, origin=self._origin))
         else:
             raise LinkFault(f"{line[:40]!r} stands between the files of a state")
 
@@ -346,15 +380,25 @@ class Link:
         if self._must_copy or history.offset < 0:
             self._ask("psync", b"PSYNC", b"?", b"-1")
         else:
-            promotes = [b"FAILOVER"] if self._promotes else []
+            promotes = [b"FAILOVER"] if self._promotes and not self._is_promoted else []
+            if promotes:
+                self._is_promoted = None
             self._ask("psync", b"PSYNC", history.replid.encode(), b"%d" % (history.offset + 1), *promotes)
 
     def _take_verdict(self, refused: bool, text: str) -> None:
         words = text.split()
         if refused:
-            raise LinkFault(f"the primary says: {text}", text.startswith(("NOMASTERLINK", "LOADING")))
+            is_soon = text.startswith(("NOMASTERLINK", "LOADING"))
+            if self._is_promoted is None and not is_soon:
+                self._is_promoted = text == IS_PRIMARY
+                if self._is_promoted:
+                    self._ask_for_stream()
+                    return
+            raise LinkFault(f"the primary says: {text}", is_soon)
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
+        if len(words) < 3 or not _REPLID.fullmatch(words[1]):
+            raise LinkFault(f"the primary says: {text}")
         if self._promotes:
             self._promotes = False
             self._host.promoted()
@@ -364,11 +408,12 @@ class Link:
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
             self._earlier = (history.replid, history.replid2)
+            self._is_copied = False
             if words[1] != history.replid:
                 self._standing.history = history.branched(words[1])
                 self._host.renamed()
             self._go_on()
-        elif words[0] == "FULLRESYNC" and len(words) == 4 and len(words[1]) == 40:
+        elif words[0] == "FULLRESYNC" and len(words) == 4 and _OFFSET.fullmatch(words[2]):
             self._replid, self._offset = words[1], int(words[2])
             self._earlier = ()
             self._step = "files"
@@ -380,6 +425,7 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
+        self._must_copy = self._may_empty = False  # what was allowed was allowed for this once
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)
@@ -409,7 +455,7 @@ class Link:
                 self.down_ms = self._now_ms()
         self.state = "connect"
         self._frames = None
-        self._lines = b""
+        self._lines = self._kept = b""
         if self._incoming is not None:
             self._incoming.abandon()
             self._incoming = None

@@ -86,6 +86,11 @@ def make_ask(offset: int) -> bytes:
     return b"#streamd ask %d\n" % offset
 
 
+def seeded_hash(data: bytes, replid: str, before: int, after: int) -> int:
+    """Return the xxh3-64 of what is sent about a part of a history."""
+    return xxh3_64_intdigest(data, _seed(replid, before, after))
+
+
 def make_time(unix_ms: int) -> bytes:
     """Return a line with the time."""
     return b"#streamd time %d\n" % unix_ms
@@ -158,7 +163,7 @@ class FrameReader:
             return None
         copy = bytes(memoryview(data)[:whole])
         body, digest = copy[end + 1 :], int(head[4], 16)
-        if not any(digest == xxh3_64_intdigest(body, _seed(replid, before, after)) for replid in self._replids):
+        if not any(digest == seeded_hash(body, replid, before, after) for replid in self._replids):
             raise ForeignFrame(f"the frame from {before} to {after} does not match its checksum")
         del data[:whole]
         self._wanted = 0

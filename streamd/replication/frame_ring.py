@@ -12,7 +12,7 @@ class FrameRing:
     """
 
     def __init__(self, offset: int, last: int, bytes_max: int) -> None:
-        """Begin at an offset; last: the hash of the frame before it, 0 if there was none in this history."""
+        """Begin at an offset; last: the hash of the frame before it, 0 without such a frame in this history."""
         self.start = self.end = offset
         self._before = last
         self.bytes_max = bytes_max
@@ -28,21 +28,27 @@ class FrameRing:
         self._frames.append(frame)
         self.end = frame.after
         self.size_bytes += len(frame.data)
-        while self.size_bytes > self.bytes_max and (keep_from is None or self._frames[0].after <= keep_from):
+        self.trim(keep_from)
+
+    def trim(self, keep_from: int | None) -> None:
+        """Drop the oldest frames that have no room; keep_from: as above."""
+        while (
+            self._frames
+            and self.size_bytes > self.bytes_max
+            and (keep_from is None or self._frames[0].after <= keep_from)
+        ):
             dropped = self._frames.popleft()
             self.size_bytes -= len(dropped.data)
             self.start, self._before = dropped.after, dropped.hash
-            if not self._frames:
-                break
 
     def has(self, offset: int, last: int) -> bool:
         """Return whether a replica can go on that has all up to an offset; last: the hash of the frame that ends there,
-        0 if there was none.
+        0 without such a frame.
         """
         return self.start <= offset <= self.end and self._hash_at(offset) == last
 
     def _hash_at(self, offset: int) -> int | None:
-        """Return the hash of the frame that ends at an offset, 0 if there was none; None if a frame goes on there."""
+        """Return the hash of the frame that ends at an offset, 0 without one; None if a frame goes on there."""
         if offset == self.start:
             return self._before
         frame = self._frames[self._place(offset)]

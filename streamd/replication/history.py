@@ -14,8 +14,9 @@ class History:
     """A point of a history.
 
     replid: 40 hexadecimal digits. offset: the bytes of the stream of effects up to here. last: the hash of the last
-    frame, 0 if there was none. replid2: the history that this one has branched off
-    from; second: the first offset that it no longer shares with it, NO_OFFSET without such a history.
+    frame, 0 without any. replid2: the history that this one has branched off from; second: the first offset that it no
+    longer shares with it, NO_OFFSET without such a history. origin: the ID of the data set, which all its histories
+    share; NO_ID as long as no replica has got it.
     """
 
     replid: str
@@ -23,6 +24,7 @@ class History:
     last: int = 0
     replid2: str = NO_ID
     second: int = NO_OFFSET
+    origin: str = NO_ID
 
     def moved(self, offset: int, last: int) -> "History":
         """Return the history a frame later."""
@@ -30,7 +32,13 @@ class History:
 
     def branched(self, replid: str) -> "History":
         """Return the history of a replica that becomes a primary: it shares all up to here with the one before."""
-        return History(replid, self.offset, self.last, self.replid, self.offset + 1)
+        return History(replid, self.offset, self.last, self.replid, self.offset + 1, self.origin)
+
+    def anew(self, replid: str) -> "History":
+        """Return a history of the same data set that shares nothing with any other, at an offset that no client's last
+        write is ahead of.
+        """
+        return History(replid, self.offset, origin=self.origin)
 
     def shares(self, replid: str, wanted: int) -> bool:
         """Return whether a replica that has a history up to before `wanted`, its next byte, has a part of this one."""
@@ -41,14 +49,15 @@ class History:
     def words(self) -> list[bytes]:
         """Return the history for a note of the journal."""
         return [
-            self.replid.encode(), b"%d" % self.offset, b"%016x" % self.last, self.replid2.encode(), b"%d" % self.second
+            self.replid.encode(), b"%d" % self.offset, b"%016x" % self.last, self.replid2.encode(), b"%d" % self.second,
+            self.origin.encode(),
         ]  # fmt: skip
 
 
 def history_of(words: list[bytes]) -> History:
     """Return the history that `words` has put into a note. Raises: ValueError."""
-    replid, offset, last, replid2, second = words
-    for one in (replid, replid2):
+    replid, offset, last, replid2, second, origin = words
+    for one in (replid, replid2, origin):
         if len(one) != 40 or one.lower().strip(b"0123456789abcdef"):
             raise ValueError("a replication ID has 40 hexadecimal digits")
-    return History(replid.decode(), int(offset), int(last, 16), replid2.decode(), int(second))
+    return History(replid.decode(), int(offset), int(last, 16), replid2.decode(), int(second), origin.decode())

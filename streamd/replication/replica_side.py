@@ -211,6 +211,10 @@ class ReplicaSide:
         self.link.stop()
         self._failover_ended(why)
 
+    def is_busy(self) -> bool:
+        """Return whether a script was interrupted: nothing changes before its end."""
+        return self._state.is_busy
+
     def keys(self) -> int:
         """Return how many keys there are here."""
         return sum(len(db.values) for db in self._state.keyspace)

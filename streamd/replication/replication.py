@@ -10,17 +10,18 @@ from streamd.connected.client import Client
 from streamd.connected.replication_ports import Greeting, ReplicaFacts, backlog_fields
 from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
-from streamd.replication.failover import Failover
+from streamd.replication.failover import UNDER_WAY, Failover
 from streamd.replication.feeding import Feeding
+from streamd.replication.following import IS_PRIMARY
+from streamd.replication.history import NO_OFFSET
 from streamd.replication.replica_side import Network, ReplicaSide
-from streamd.replication.standing import ENDED, UNKNOWN, Standing, noted
+from streamd.replication.standing import ENDED, Standing, noted
 
 # As ROLE shows a link's states.
 _SHOWN: Final = {"handshake": "connecting", "load": "sync"}
 STALE: Final = CommandError("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
 FEW_REPLICAS: Final = CommandError("NOREPLICAS Not enough good replicas to write.")
 READ_ONLY: Final = CommandError("READONLY You can't write against a read only replica.")
-NOT_NOTED: Final = -1
 _NOTE_EVERY_MS: Final = 1_000
 _ROLE_NOT_NOTED: Final = "ERR a new primary must note its role in the journal: "
 _NOT_WRITTEN: Final = "NOMASTERLINK Can't SYNC: the journal of this server cannot be written"
@@ -67,9 +68,22 @@ class Replication:
         persistence.barrier.ship = self.feeding.end_turn
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
-        self._noted_offset = NOT_NOTED
+        self._noted_offset = NO_OFFSET
+        self._expected: tuple[str, int] | None = None
 
     # -- start and end --------------------------------------------------------------------------------------------
+
+    def expect_role(self, given: tuple[str, int] | None) -> None:
+        """Show the role that is to be taken, while the journal is loaded. given: see take_role."""
+        self._expected = given
+
+    def _look_ahead(self) -> None:
+        """While the journal is loaded, show the role of its last note so far: a Sentinel must not take a replica for a
+        primary meanwhile.
+        """
+        if self._state.is_loading:
+            words = self._persistence.history
+            self.standing.primary = self._expected if words is None else noted(words).primary
 
     def take_role(self, given: tuple[str, int] | None) -> None:
         """Take the role that the loaded journal notes, or else the one that the configuration gives.
@@ -139,15 +153,12 @@ class Replication:
         return self.standing.is_replica or bool(self.feeding.followers) or wanted > 0
 
     def note_of_rewrite(self) -> list[bytes] | None:
-        """Return the note for a journal that is being rewritten, which says nothing of the offset."""
-        self._noted_offset = NOT_NOTED
-        return self.standing.note(UNKNOWN) if self.standing.was_noted else None
+        """Return the note for a rewrite that begins: the frames that come meanwhile bring their own."""
+        return self.standing.note() if self.standing.was_noted else None
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
         self.feeding.tick()
-        if self._noted_offset == NOT_NOTED and self.standing.was_noted and not self._persistence.is_rewriting:
-            self._note()
         if self.standing.is_replica:
             more = self.side.tick(stop)
             self.look_at_link()
@@ -173,11 +184,13 @@ class Replication:
     # -- roles ----------------------------------------------------------------------------------------------------
 
     def follow(self, host: str, port: int) -> bool:
-        """Become a replica of a server; return False if it is that already."""
+        """Become a replica of a server; return False if it is that already. Raises: CommandError."""
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
                 self.side.start(may_empty=True)
             return False
+        if self._state.records:
+            raise CommandError("ERR REPLICAOF behind writes of its own transaction would drop them")
         was_replica = self.standing.is_replica
         self.side.stop()
         if not was_replica:
@@ -216,6 +229,7 @@ class Replication:
             self._note()
             self._become_replica()
             raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
+        self.feeding.let_go()  # they come again, and learn the new ID
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
     def _leave_history(self) -> None:
@@ -256,6 +270,7 @@ class Replication:
         self._state.need_replicas(None)
         self.feeding.begin()
         self.side.start(may_empty)
+        self.look_at_link()
 
     def _taken(self) -> None:
         """Begin with another state, whose journal has the note already."""
@@ -275,7 +290,7 @@ class Replication:
     def promote(self, replid: str) -> None:
         """Become a primary because the present one says so. Raises: CommandError."""
         if not self.standing.is_replica:
-            raise CommandError("ERR PSYNC FAILOVER can't be sent to a master.")
+            raise CommandError(IS_PRIMARY)
         if replid.lower() != self.standing.history.replid:
             raise CommandError("ERR PSYNC FAILOVER replid must match my replid.")
         self.lead()
@@ -292,8 +307,9 @@ class Replication:
             self._settle()
         except OSError:
             raise CommandError(_NOT_WRITTEN)
+        is_new = self.standing.name_origin()
         is_begun = self.feeding.copy_whole(client, self._persistence.backups)
-        if not self.standing.was_noted:
+        if is_new or not self.standing.was_noted:
             self._note()
         return is_begun
 
@@ -319,10 +335,14 @@ class Replication:
 
     def abort_failover(self) -> None:
         """Give that up. Raises: CommandError."""
-        self.failover.abort()
+        if self.failover.state == UNDER_WAY:
+            self.side.not_promoted("it was aborted")
+        else:
+            self.failover.abort()
 
     def role(self) -> list[object]:
         """Return the reply of ROLE."""
+        self._look_ahead()
         standing = self.standing
         if standing.primary is not None:
             state = _SHOWN.get(self.link.state, self.link.state)
@@ -337,6 +357,7 @@ class Replication:
 
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Replication."""
+        self._look_ahead()
         standing, feeding, config = self.standing, self.feeding, self._state.config
         history, ring = standing.history, feeding.ring
         fields: dict[str, object] = {"role": "master" if standing.primary is None else "slave"}

@@ -1,14 +1,15 @@
 """Where a server stands: its history, its role, and the notes of both in its journal."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from streamd.connected.replication_ports import NO_ID
 from streamd.journal.notes import HISTORY
 from streamd.replication.history import History, history_of
 
-# Of a note: whether the server was running when it was written, had ended in order, or did not know its offset.
-RUNNING, ENDED, UNKNOWN = b"running", b"ended", b"unknown"
+# Of a note: whether the server was running when it was written, or had ended in order.
+RUNNING, ENDED = b"running", b"ended"
 _PRIMARY: Final = b"primary"
 _REPLICA: Final = b"replica"
 
@@ -31,7 +32,7 @@ class Noted:
 def noted(words: list[bytes]) -> Noted:
     """Return what a note of the journal says. Raises: ValueError."""
     _, how, role, host, port, *rest = words
-    if how not in (RUNNING, ENDED, UNKNOWN) or role not in (_PRIMARY, _REPLICA):
+    if how not in (RUNNING, ENDED) or role not in (_PRIMARY, _REPLICA):
         raise ValueError("its words make no sense")
     return Noted(history_of(rest), None if role == _PRIMARY else (host.decode(), int(port)), how)
 
@@ -64,8 +65,10 @@ class Standing:
             return
         self.was_noted = True
         self.primary = note.primary
-        if note.how == ENDED or (note.how == RUNNING and note.primary is not None):
+        if note.how == ENDED or note.primary is not None:
             self.history = note.history
+        else:
+            self.history = note.history.anew(self.history.replid)
 
     def note(self, how: bytes = RUNNING) -> list[bytes]:
         """Return the words of a note of the present standing."""
@@ -80,5 +83,12 @@ class Standing:
         self.history = self.history.branched(self._new_id())
 
     def begin_anew(self) -> None:
-        """Begin a history that shares nothing with any other."""
-        self.history = History(self._new_id())
+        """Begin a history of the same data set that shares nothing with any other."""
+        self.history = self.history.anew(self._new_id())
+
+    def name_origin(self) -> bool:
+        """Give the data set an ID, since a replica will have it, too; return False if it has one."""
+        if self.history.origin != NO_ID:
+            return False
+        self.history = replace(self.history, origin=self.history.replid)
+        return True

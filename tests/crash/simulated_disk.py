@@ -223,8 +223,9 @@ class SimulatedDisk:
     def kill(self) -> "SimulatedDisk":
         """Return the disk as the next process finds it: a killed process loses nothing that it has written."""
         after = SimulatedDisk()
-        after.names = {path: _copy(inode) for path, inode in self.names.items()}
-        after.durable_names = {path: _copy(inode) for path, inode in self.durable_names.items()}
+        copies = {id(inode): _copy(inode) for names in (self.names, self.durable_names) for inode in names.values()}
+        after.names = {path: copies[id(inode)] for path, inode in self.names.items()}
+        after.durable_names = {path: copies[id(inode)] for path, inode in self.durable_names.items()}
         after.next_salt = self.next_salt
         return after
 

@@ -67,7 +67,7 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
             "docs/application.md",
             "docs/two-machines.md",
         )
-        and not re.search(r"^(?:systemctl|docker) ", one.text, re.MULTILINE)
+        and not re.search(r"^(?:systemctl|docker|ssh) ", one.text, re.MULTILINE)
     ),
     "tests/documents/test_python_blocks.py": lambda one: (
         one.language == "python"
@@ -85,7 +85,9 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     "tests/integration/test_new_command.py": lambda one: (
         one.language in ("python", "redis") and one.document == "docs/new-command.md"
     ),
-    "tests/replication/test_two_machines.py": lambda one: one.document == "docs/two-machines.md",
+    "tests/replication/test_two_machines.py": lambda one: (
+        one.document == "docs/two-machines.md" or (one.document == "docs/operations.md" and "ssh " in one.text)
+    ),
     "tests/mqtt/test_application_document.py": lambda one: one.document == "docs/application.md",
     "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md" and not is_spark(one),
     "tests/spark/test_commands_example.py": lambda one: one.document == "docs/mqtt.md" and is_spark(one),

@@ -10,9 +10,9 @@ from pathlib import Path
 from scripts.newest_redis import newest_redis
 from tests.failover.machines import three_machines
 from tests.failover.query import Query
-from tests.failover.run import CUT_OFF, DESTROYED, Result, Run
+from tests.failover.run import CUT_OFF, DESTROYED, EMPTIED, Result, Run
 
-HOW = {"destroyed": [DESTROYED], "cut-off": [CUT_OFF], "mixed": [DESTROYED, CUT_OFF]}
+HOW = {one: [one] for one in (DESTROYED, CUT_OFF, EMPTIED)} | {"mixed": [DESTROYED, CUT_OFF, EMPTIED]}
 PARTS = ("producers", "groups", "spark")
 
 

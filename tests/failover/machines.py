@@ -15,6 +15,7 @@ from tests.replication.clusters import Node, evidence, sentinels, wait_until
 NAME = "mymaster"
 REPLICAS = 2
 WHOLE_S = 60.0
+LATE_MS = 30_000
 TIMEOUT_S = 1.0  # of clients: for so long they believe a primary that does not answer
 
 
@@ -92,6 +93,29 @@ class Machines:
             return None
         return chosen
 
+    @contextmanager
+    def late_sentinels(self) -> Iterator[None]:
+        """Let the Sentinels take a server for gone only after a long time, and then as they did before."""
+        before = [self._down_after(one) for one in self._sentinels]
+        self._set_down_after([LATE_MS] * len(before))
+        try:
+            yield
+        finally:
+            self._set_down_after(before)
+
+    def _down_after(self, sentinel: redis.Redis) -> int:
+        return int(sentinel.execute_command("SENTINEL", "MASTER", NAME)["down-after-milliseconds"])
+
+    def _set_down_after(self, times_ms: list[int]) -> None:
+        for one, time_ms in zip(self._sentinels, times_ms, strict=True):
+            one.execute_command("SENTINEL", "SET", NAME, "down-after-milliseconds", time_ms)
+
+    def _ask_for_failover(self) -> None:
+        try:
+            self._sentinels[0].execute_command("SENTINEL", "FAILOVER", NAME)
+        except redis.RedisError:
+            pass  # one is going on, or it has not heard of a replica for a moment
+
     def is_whole(self) -> bool:
         """Return whether a primary has two linked replicas, and each Sentinel finds all three in order."""
         primary = self.named()
@@ -128,11 +152,20 @@ class Machines:
             states = [str({**machine.info(), "address": machine.address}) for machine in self.machines]
             raise AssertionError("\n".join([str(error), *states, evidence(self.directory)])) from None
 
-    def wait_for_another(self, former: Machine) -> tuple[Machine, float]:
-        """Wait until another machine is the primary; return it, and the seconds."""
+    def wait_for_another(self, former: Machine, *, asks: bool = False) -> tuple[Machine, float]:
+        """Wait until another machine is the primary; return it, and the seconds.
+
+        asks: have a Sentinel fail over when the former one answers: an operator does so when it has lost its data.
+        """
         began = time.monotonic()
+
+        def is_there() -> bool:
+            if asks and self.named() is former:
+                self._ask_for_failover()
+            return self.elected(former) is not None
+
         try:
-            wait_until(lambda: self.elected(former) is not None, "another server is the primary", WHOLE_S)
+            wait_until(is_there, "another server is the primary", WHOLE_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{evidence(self.directory)}") from None
         chosen = self.elected(former)

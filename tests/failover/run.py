@@ -15,7 +15,8 @@ from tests.failover.machines import REPLICAS, Machine, Machines
 from tests.failover.query import Query
 from tests.failover.verdict import Entry, Verdict, judge, judge_once
 
-DESTROYED, CUT_OFF = "destroyed", "cut-off"
+# Destroyed; cut off; and destroyed, and started again at once, empty, with its clients still at work.
+DESTROYED, CUT_OFF, EMPTIED = "destroyed", "cut-off", "emptied"
 PROMISED = "orders"  # what its producers wait for both replicas for
 # Measured, not promised: the stream, the replicas that its producer waits for, whether it is on the primary's machine.
 MEASURED = (("wait-1", 1, False), ("wait-0", 0, False), ("local-0", 0, True))
@@ -28,7 +29,7 @@ PAGE = 5_000
 
 @dataclass
 class Result:
-    """What a run found. losses: of each measured stream and lag the entries that each failover lost."""
+    """What a run found. losses: of each measured stream and circumstance the entries that each failover lost."""
 
     verdict: Verdict = field(default_factory=Verdict)
     failovers: Counter[str] = field(default_factory=Counter)
@@ -51,9 +52,9 @@ class Result:
         if self.switched_s:
             middle, longest = statistics.median(self.switched_s), max(self.switched_s)
             lines.append(f"another server was the primary after {middle:.1f} s (median), {longest:.1f} s (longest)")
-        for (stream, lag), found in sorted(self.losses.items()):
+        for (stream, where), found in sorted(self.losses.items()):
             runs = f"{sum(map(bool, found))} of {len(found)} failovers lost something, {sum(found)} entries in all"
-            lines.append(f"not promised: {stream}, {lag}: {runs}")
+            lines.append(f"not promised: {stream}, {where}: {runs}")
         lines += [f"{count} x the query stopped and was started again: {why}" for why, count in self.stops.items()]
         lines += self.verdict.examples
         verdict = self.verdict
@@ -152,26 +153,32 @@ class Run:
         assert former is not None
         lag = self.chance.choice((LEVEL, BEHIND, PREFERRED))
         behind = None if lag == LEVEL else self._leave_behind(former, lag)
-        if kind == DESTROYED:
+        if kind == CUT_OFF:
+            former.cable.cut()
+        elif kind == DESTROYED:
             former.destroy(directory_first=self.chance.random() < 0.5)
         else:
-            former.cable.cut()
+            with self.machines.late_sentinels():
+                former.destroy(directory_first=self.chance.random() < 0.5)
+                former.start()
+                # Until then its replicas ask it for its state.
+                time.sleep(self.chance.uniform(0.5, 4.0))
         if behind is not None:
             former.cable.drop_replica(behind.address)
-        chosen, taken_s = self.machines.wait_for_another(former)
+        chosen, taken_s = self.machines.wait_for_another(former, asks=kind == EMPTIED)
         self.result.failovers[kind] += 1
         self.result.switched_s.append(taken_s)
         self._look(chosen)
         if kind == DESTROYED:
             # Without a word about another it is empty, and takes itself for a primary until Sentinel has seen it.
             former.start(chosen if self.chance.random() < 0.5 else None)
-        else:
+        elif kind == CUT_OFF:
             time.sleep(self.chance.uniform(0.0, 1.0))
             former.cable.mend()
         if behind is not None:
             behind.node.client.config_set("replica-priority", PRIORITY)
         self.machines.wait_until_whole()
-        self._measure(lag)
+        self._measure(kind, lag)
         return taken_s
 
     def _leave_behind(self, former: Machine, lag: str) -> Machine:
@@ -181,7 +188,7 @@ class Run:
             chosen.node.client.config_set("replica-priority", PRIORITY // 10)
             self.machines.wait_until_seen(chosen, "slave-priority", str(PRIORITY // 10))
         former.cable.hold_replica(chosen.address)
-        time.sleep(self.chance.uniform(0.05, 0.3))
+        time.sleep(self.chance.uniform(0.05, 0.8))
         return chosen
 
     # --- what is looked at -------------------------------------------------------------------------------------------
@@ -198,7 +205,7 @@ class Run:
             found.setdefault(producer.stream, []).append(producer)
         return found
 
-    def _measure(self, lag: str) -> None:
+    def _measure(self, kind: str, lag: str) -> None:
         """Count what the clients lost that were promised nothing."""
         for producer in self.measured:
             told = dict(producer.told)
@@ -210,7 +217,8 @@ class Run:
                 if entry_id not in there:
                     found.note("lost", number)
                     producer.told.pop(number)
-            self.result.losses.setdefault((producer.stream, lag), []).append(found.lost)
+            where = f"{kind}, {lag}" if isinstance(producer, LocalProducer) else lag
+            self.result.losses.setdefault((producer.stream, where), []).append(found.lost)
 
     def _finish(self) -> None:
         """Let the producers end, the workers and the query catch up, and look at everything."""

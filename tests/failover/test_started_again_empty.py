@@ -19,11 +19,18 @@ def fill(primary: Node) -> None:
     assert pipeline.execute()[-1] == 2
 
 
-def start_again_empty(primary: Node) -> None:
+def start_again_empty(primary: Node, replicas: list[Node], takes_writes: bool) -> None:
+    """Lose the primary's data and start it; a client that writes again and again may come before the replicas do."""
+    for replica in replicas:
+        replica.freeze()
     primary.kill()
     shutil.rmtree(primary.directory)
     primary.start()
     assert primary.client.xlen("orders") == 0
+    if takes_writes:
+        primary.client.xadd("orders", {"number": ENTRIES}, idmp=("svc-7", str(ENTRIES)))
+    for replica in replicas:
+        replica.thaw()
 
 
 def wait_until_refused(primary: Node, replicas: list[Node]) -> None:
@@ -38,10 +45,11 @@ def wait_until_refused(primary: Node, replicas: list[Node]) -> None:
     assert primary.link()["connected_slaves"] == 0
 
 
-def test_without_sentinel_the_replicas_keep_all_and_one_can_be_promoted(tmp_path: Path):
+@pytest.mark.parametrize("takes_writes", [False, True])
+def test_without_sentinel_the_replicas_keep_all_and_one_can_be_promoted(tmp_path: Path, takes_writes: bool):
     with nodes(tmp_path, 2) as (primary, *replicas):
         fill(primary)
-        start_again_empty(primary)
+        start_again_empty(primary, replicas, takes_writes)
         wait_until_refused(primary, replicas)
         assert [replica.client.xlen("orders") for replica in replicas] == [ENTRIES] * 2
 
@@ -61,7 +69,7 @@ def test_sentinels_that_did_not_see_it_down_empty_nothing_and_fail_over_when_tol
         sentinels(newest_redis, tmp_path, primary.port, down_ms=late) as ports,
     ):
         fill(primary)
-        start_again_empty(primary)
+        start_again_empty(primary, replicas, takes_writes=True)
         wait_until_refused(primary, replicas)
         with redis.Redis(port=ports[0]) as sentinel:
             named = sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")

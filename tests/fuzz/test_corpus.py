@@ -59,6 +59,7 @@ PLANTED: dict[str, tuple[str, Callable]] = {
     "journal": ("streamd.journal.file_reader.run_hash", lambda body, synced, salt: Equal(b"")),
     "mqtt": ("streamd.clients.mqtt.codec.names.text_of", bytes.decode),
     "payloads": ("streamd.rdb.streams._write_parts", lambda out, entry_id: out.extend(b"\0\0")),
+    "replication": ("streamd.durability.incoming.Incoming.abandon", lambda incoming: None),
     "requests": ("streamd.catalog.context.Context.record", forget),
     "users": ("streamd.catalog.guard._is_plain", lambda command, selector: True),
 }

@@ -53,6 +53,12 @@ def test_the_retrying_producer_leaves_one_entry_of_each_order_with_idmp_and_idmp
         assert f"{how}: {cuts}\n  {result}\n" in said
 
 
+def test_the_producer_behind_sentinels_also_works_without_them():
+    code, said = ran("failover_producer", "--orders", "60")
+    assert code == 0, said
+    assert said == "orders 60, sent 60 times, each on 0 replicas\nlost 0, there twice 0, in order\n"
+
+
 def test_the_outbox_brings_each_order_to_the_stream_once_wherever_service_and_relay_are_killed():
     code, said = ran("outbox", "--orders", "60")
     assert code == 0, said
@@ -128,7 +134,7 @@ def test_an_example_without_a_server_says_so_in_one_line(name, capsys, monkeypat
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server 7.0.15")
-@pytest.mark.parametrize("name", ["outbox", "worker_group", "retrying_producer"])
+@pytest.mark.parametrize("name", ["failover_producer", "outbox", "worker_group", "retrying_producer"])
 def test_an_example_on_a_server_without_idempotent_xadd_says_what_it_needs(name, capsys, monkeypatch, tmp_path):
     with running_redis(tmp_path, Path("redis-server")) as port:
         monkeypatch.setattr(sys, "argv", [f"{name}.py", "--url", f"redis://127.0.0.1:{port}"])

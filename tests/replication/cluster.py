@@ -53,7 +53,8 @@ class Wire:
         self.world, self.link, self.replica, self.primary = world, link, replica, primary
         self.to_primary, self.to_replica = bytearray(), bytearray()
         self.is_paused = self.is_primary_paused = False
-        self.is_closed_here = self.is_closed_there = False
+        self.is_closed_here = self.is_closed_there = self.is_choked = False
+        self.high = 0
         self.connection = Connection(primary)
         self.connection.connection_made(self)  # type: ignore[arg-type]
         world.wires.append(self)
@@ -64,14 +65,17 @@ class Wire:
         return {"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", self.primary.port)}.get(name)
 
     def set_write_buffer_limits(self, high: int) -> None:
-        pass
+        self.high = high
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return len(self.to_replica)
 
     def write(self, data: bytes) -> None:
         if not self.is_closed_there:
             self.to_replica += data
+            if len(self.to_replica) > self.high and not self.is_choked:
+                self.is_choked = True
+                self.connection.pause_writing()
 
     def writelines(self, pieces: list[bytes]) -> None:
         self.write(b"".join(pieces))
@@ -87,7 +91,9 @@ class Wire:
             self.is_closed_there = True
             self.world.soon.append(lambda: self.connection.connection_lost(None))
 
-    abort = close
+    def abort(self) -> None:
+        self.to_replica.clear()
+        self.close()
 
     # -- the world's part -----------------------------------------------------------------------------------------
 
@@ -117,6 +123,9 @@ class Wire:
             count = chance.choice((1, 30, 500, 100_000, 100_000))
             data = bytes(self.to_replica[:count])
             del self.to_replica[:count]
+            if self.is_choked and len(self.to_replica) <= self.high // 4:
+                self.is_choked = False
+                self.connection.resume_writing()
             self.reach_replica(data)
             moved = True
         if self.is_closed_there and not self.to_replica and not self.is_closed_here:
@@ -144,14 +153,17 @@ class Network:
     def __init__(self, world: "World", node: "Node") -> None:
         self.world, self.node = world, node
         self.wire: Wire | None = None
+        self._tried = 0
 
     def connect(self, link: Link, host: str, port: int) -> None:
         self.close()
         primary = self.world.nodes.get(port)
-        self.world.soon.append(lambda: self._connect(link, primary))
+        self._tried += 1
+        number = self._tried
+        self.world.soon.append(lambda: self._connect(link, primary, number))
 
-    def _connect(self, link: Link, primary: "Node | None") -> None:
-        if link.state != "connecting" or not self.node.is_alive:
+    def _connect(self, link: Link, primary: "Node | None", number: int) -> None:
+        if link.state != "connecting" or number != self._tried or not self.node.is_alive:
             return
         if primary is None or not primary.is_alive:
             link.lost("cannot connect: refused")
@@ -190,6 +202,7 @@ class Node(Restartable):
         )
         self.engine.calls.stopwatch = world.stopwatch
         self.engine.state.port = port
+        self.engine.scripts.on_interrupted = lambda: world.soon.append(self._go_on)
         world.nodes[port] = self
 
     def _make_persistence(self) -> Persistence:
@@ -226,6 +239,11 @@ class Node(Restartable):
         if not self._ends_turn:
             self._ends_turn = True
             self.world.soon.append(self._end_turn_later)
+
+    def _go_on(self) -> None:
+        if self.is_alive:
+            self.engine.go_on()
+            self.end_turn_soon()
 
     def _end_turn_later(self) -> None:
         self._ends_turn = False
@@ -281,7 +299,7 @@ class Node(Restartable):
 class World:
     """Some servers, their connections, and what is to happen soon; a seed decides the order.
 
-    make_wire: the class of its connections.
+    make_wire: the class of its connections. watch_step_ns: by how much a stopwatch goes on with each look at it.
     skews_ms: by how much a server's wall time is wrong, by its port; for servers that start from now on.
     """
 
@@ -294,13 +312,14 @@ class World:
         self.skews_ms: dict[int, int] = {}
         self.make_wire = Wire
         self._watch_ns = 0
+        self.watch_step_ns = 1_000
 
     def make_network(self, node: "Node") -> Network:
         """Return what a server's link has for its connections."""
         return Network(self, node)
 
     def stopwatch(self) -> int:
-        self._watch_ns += 1_000
+        self._watch_ns += self.watch_step_ns
         return self._watch_ns
 
     def step(self) -> bool:

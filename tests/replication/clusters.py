@@ -24,10 +24,11 @@ def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_
 
 
 class Node:
-    """A streamd on a port of its own, that can be killed and started again."""
+    """A streamd on a port of its own, that can be killed and started again. program: Python's words for it."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
+        self.program = ["-m", "streamd"]
         self.port = free_port()
         self.client = redis.Redis(port=self.port)
         self._log = directory.with_suffix(".log").open("ab")
@@ -38,7 +39,7 @@ class Node:
         """Start, and wait until it serves."""
         words = ["--port", str(self.port), "--dir", str(self.directory), "--appendonly", "yes", *options]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "streamd", "serve", *words],
+            [sys.executable, *self.program, "serve", *words],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -50,6 +51,13 @@ class Node:
         """End it by kill -9."""
         if self._process is not None:
             self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self._process is not None:
+            self._process.terminate()
             self._process.communicate()
             self._process = None
 

@@ -54,6 +54,7 @@ class Copying:
             assert replica.engine.state.stats.internal_errors == 0
 
 
+@pytest.mark.interpreted(reason="constants are replaced")
 @pytest.mark.parametrize(("where", "seed"), [("primary", 1), ("primary", 2), ("replica", 3), ("both", 4)])
 def test_a_rewrite_at_any_moment_of_a_copy_loses_no_write_and_doubles_none(where, seed):
     at, is_over, states = seed % 3, False, set()

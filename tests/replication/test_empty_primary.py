@@ -23,6 +23,34 @@ def test_a_replica_keeps_its_data_until_somebody_says_replicaof_again(tmp_path: 
         assert replica.client.xlen("orders") == 0
 
 
+def test_what_replicaof_has_allowed_ends_with_the_link_that_it_made(tmp_path: Path):
+    with nodes(tmp_path, 2) as (first, primary, replica):
+        first.client.xadd("orders", {"number": 1})
+        wait_until(lambda: all(one.client.xlen("orders") == 1 for one in (primary, replica)), "both replicas have it")
+        primary.client.replicaof("NO", "ONE")
+        replica.client.replicaof("127.0.0.1", primary.port)
+        wait_until(lambda: replica.is_linked() and primary.link()["connected_slaves"] == 1, "it follows the other")
+        assert "replica-continues" in primary.directory.with_suffix(".log").read_text()
+        primary.kill()
+        shutil.rmtree(primary.directory)
+        primary.start()
+        primary.client.xadd("orders", {"number": 2})
+        asked = int(replica.link()["master_total_sync_attempts"])
+        wait_until(lambda: int(replica.link()["master_total_sync_attempts"]) > asked + 1, "the replica has tried")
+        assert replica.link()["master_link_status"] == "down"
+        assert [fields for _, fields in replica.client.xrange("orders")] == [{b"number": b"1"}]
+
+
+def test_a_primary_that_is_killed_and_keeps_its_journal_is_followed_again(tmp_path: Path):
+    with nodes(tmp_path, 1) as (primary, replica):
+        for number in range(3):
+            primary.client.xadd("orders", {"number": number})
+            primary.kill()
+            primary.start()
+            wait_until(replica.is_linked, "the replica is linked")
+            wait_until(lambda number=number: replica.client.xlen("orders") == number + 1, "it has all")
+
+
 def test_a_replica_follows_a_primary_that_has_emptied_itself(tmp_path: Path):
     with nodes(tmp_path, 1) as (primary, replica):
         primary.client.xadd("orders", {"number": 1})

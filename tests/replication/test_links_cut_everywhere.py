@@ -17,10 +17,10 @@ TURNS = {
 
 
 class Cut:
-    """Where a link breaks: behind so many bytes of a direction, `replica` or `primary`."""
+    """Where a link breaks: behind so many bytes of a direction, `replica` or `primary`. of: only that replica's."""
 
-    def __init__(self, towards: str, left: int) -> None:
-        self.towards, self.left = towards, left
+    def __init__(self, towards: str, left: int, of: Node | None = None) -> None:
+        self.towards, self.left, self.of = towards, left, of
 
 
 class CutWire(Wire):
@@ -34,8 +34,10 @@ class CutWire(Wire):
 
     def _reach(self, towards, data, reach):
         cut = self.world.cut
-        if cut is None or cut.towards != towards or len(data) < cut.left or self.is_closed_there:
-            if cut is not None and cut.towards == towards:
+        if cut is not None and (cut.towards != towards or cut.of not in (None, self.replica) or self.is_closed_there):
+            cut = None
+        if cut is None or len(data) < cut.left:
+            if cut is not None:
                 cut.left -= len(data)
             reach(data)
             return
@@ -172,3 +174,60 @@ def test_a_link_cut_in_an_acknowledgement_says_nothing_too_early():
         cuts.states[cuts.primary.offset] = state_of(cuts.primary)
 
     assert cuts.everywhere("primary", wait) > 50
+
+
+@pytest.mark.parametrize("towards", ["replica", "primary"])
+def test_a_link_cut_in_a_handover_leaves_one_primary(towards):
+    cuts = Cuts()
+    world, primary, replica = cuts.world, cuts.primary, cuts.replica
+    place, is_cut = 0, True
+    while is_cut:
+        primary.ask(f"XADD s IDMP p {place} MAXLEN 5 * f v")
+        world.cut = Cut(towards, place, primary)
+        primary.begin(f"FAILOVER TO 127.0.0.1 {replica.port}")
+        writer = primary.connect()
+        waiting = primary.begin("INCR n", writer)  # waits until it is decided
+        world.go_on(lambda one=primary: one.fields()["master_failover_state"] == "no-failover")
+        is_cut, world.cut = world.cut is None, None
+        world.settle()
+        roles = [one.fields()["role"] for one in (primary, replica)]
+        assert sorted(roles) == ["master", "slave"], place
+        if roles[0] == "slave":
+            primary, replica = replica, primary
+            assert not b"".join(waiting).startswith(b":")
+            primary.ask("INCR n")
+        world.link_up(replica, primary)
+        assert state_of(replica) == state_of(primary)
+        place += 1
+        assert primary.ask("GET n").split()[1] == b"%d" % place
+        assert [one.replication.link.copies for one in (primary, replica)] in ([0, 1], [1, 0])
+        cuts.pause()
+    assert place > 30
+
+
+@pytest.mark.parametrize("ends", ["by its return", "by ABORT"])
+def test_a_handover_whose_target_is_lost_waits_for_it_or_is_aborted(ends):
+    cuts = Cuts()
+    world, primary, replica = cuts.world, cuts.primary, cuts.replica
+    primary.ask("SET k v")
+    world.cut = Cut("replica", 23, primary)  # the first byte of the answer
+    primary.begin("FAILOVER TO 127.0.0.1 2")
+    waiting = primary.begin("INCR n")
+    world.go_on(lambda: world.cut is None)
+    replica.die()
+    for _ in range(200):
+        world.step_or_wait()
+    assert primary.fields()["master_failover_state"] == "failover-in-progress"
+    assert waiting == []
+    if ends == "by its return":
+        replica = replica.start_again()
+        world.link_up(primary, replica)
+        assert replica.fields()["role"] == "master"
+        assert b"".join(waiting).startswith((b"-READONLY", b"-UNBLOCKED"))
+        assert primary.replication.link.copies == 1  # a primary that dies begins another history
+    else:
+        assert primary.ask("FAILOVER ABORT") == b"+OK\r\n"
+        world.go_on(lambda: b"".join(waiting) == b":1\r\n")
+        assert primary.fields()["role"] == "master"
+        assert primary.ask("SET k w") == b"+OK\r\n"
+    assert primary.fields()["master_failover_state"] == "no-failover"

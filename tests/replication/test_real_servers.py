@@ -6,10 +6,12 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import redis
 
+from streamd.replication.copy_lines import make_line
 from streamd.testing import Clock, EmbeddedServer
 from tests.integration.process import ServerProcess
 
@@ -119,7 +121,8 @@ class Stranger:
 
 REPLID = b"0123456789" * 4
 BODY = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\n"
-FILES = b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n#streamd files 1 1 " + b"0" * 16 + b"\n"
+line = partial(make_line, REPLID.decode(), 0)
+FILES = b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + line(b"files", 1, 1, b"0" * 16, REPLID)
 HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
 
 
@@ -134,12 +137,13 @@ HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0\r\n$5\r\nREDIS"),
         (*HELLO, b"+CONTINUE\r\n"),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" ten streamd\r\n"),
-        (*HELLO, FILES.replace(b"files 1", b"files 9999")),
-        (*HELLO, FILES + b"#streamd whole 0000000000000000\n"),
-        (*HELLO, FILES + b"#streamd file -5\n"),
-        (*HELLO, FILES + b"#streamd file 29\n" + BODY
-         + b"#streamd whole 0000000000000000\n"),
-        (*HELLO, FILES + b"#streamd file 0\n#streamd file 0\n"),
+        (*HELLO, b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + line(b"files", 9999, 1, b"0" * 16, REPLID)),
+        (*HELLO, FILES + line(b"whole", b"0" * 16)),
+        (*HELLO, FILES + line(b"file", -5)),
+        (*HELLO, FILES + line(b"file", 29) + BODY + line(b"whole", b"0" * 16)),
+        (*HELLO, FILES + line(b"file", 0) * 2),
+        (*HELLO, FILES + line(b"file", 10).replace(b"10", b"90")),
+        (*HELLO, b"+FULLRESYNC " + b"Z" * 40 + b" 0 streamd\r\n"),
     ],
 )  # fmt: skip
 def test_a_stranger_changes_nothing(start, words):

@@ -72,20 +72,23 @@ class Deaths:
 
 @pytest.mark.parametrize("policy", ["everysec", "always", "no"])
 @pytest.mark.parametrize("how", ["killed", "without power"])
-def test_it_asks_for_exactly_what_its_journal_lacks(policy, how):
-    seen = set()
-    for seed in range(6):
+@pytest.mark.parametrize("beside", ["nothing", "a rewrite"])
+def test_it_asks_for_exactly_what_its_journal_lacks(policy, how, beside):
+    seen, rewrites = set(), set()
+    for seed in range(4):
         steps, is_over = 0, False
         while not is_over:
             deaths = Deaths(seed, policy)
+            if beside == "a rewrite":
+                deaths.replica.begin("BGREWRITEAOF")
             for text in TURNS:
                 deaths.write(text)
             deaths.primary.begin("INCR n;WAIT 1 0")
-            deaths.states.pop(deaths.primary.offset)
             is_over = not all(deaths.world.step() for _ in range(steps))
-            deaths.states[deaths.primary.offset] = state_of(deaths.primary)
+            deaths.states.setdefault(deaths.primary.offset, state_of(deaths.primary))
             applied, acked, synced = deaths.replica.offset, deaths.follower.acked, deaths.follower.synced
             disk = deaths.replica.disk
+            rewrites.add((deaths.replica.persistence.is_rewriting, deaths.replica.persistence.rewriting.count))
             deaths.end()
             offset = deaths.start_again(disk.kill() if how == "killed" else disk.cut_power(seed * 1_000 + steps))
             assert synced <= offset, "it has called synced what it lacks"
@@ -95,6 +98,7 @@ def test_it_asks_for_exactly_what_its_journal_lacks(policy, how):
             seen.add((applied > offset, offset > acked))
             steps += 1
     assert seen >= {(False, True), (True, False)}  # behind its journal with its ACK, before it with what it applied
+    assert beside == "nothing" or {(True, 0), (False, 1)} <= rewrites
 
 
 def test_its_journal_may_end_at_any_byte():

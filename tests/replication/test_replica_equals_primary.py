@@ -120,3 +120,20 @@ def test_the_replica_has_the_primarys_state_at_the_end_and_after_its_restart(his
 
     assert state_of(run.replica) == before
     run.compare()
+
+
+def test_a_note_behind_the_entries_of_a_frame_is_applied():
+    """A frame of many entries for one stream is applied by columns; here other records of the turn are behind them."""
+    world = World(0)
+    primary, replica = Node(world, 1), Node(world, 2)
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    batches = [";".join(f"XADD {key} IDMP p {number} * f v" for number in range(9)) for key in "st"]
+    primary.ask(batches[0])
+    for batch in (batches[1], batches[0]):
+        primary.begin(batch)
+    world.settle()
+    world.link_up(replica, primary)
+
+    assert primary.engine.state.keyspace[0].values[b"s"].idmp.iids_duplicates == 9
+    assert state_of(replica) == state_of(primary)

@@ -251,3 +251,49 @@ def test_growth_is_refused_in_a_batch_of_reads_while_memory_is_full(pair):
     assert b"-EXECABORT" in said
     primary.engine.state.refuse_growth(is_full=False)
     assert primary.ask("SET k v") == b"+OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "write", ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "DEL k", "RENAME other k", "MOVE k 1", "GETDEL k"]
+)
+def test_transactions_that_watch_a_key_see_what_happens_to_its_database(pair, write):
+    world, primary, replica = pair
+    primary.ask("SET k v;SET other w;SELECT 1;SET k one")
+    world.link_up(replica, primary)
+    client = replica.connect()
+    replica.ask("WATCH k;MULTI;GET k", client)
+    if write.startswith("MOVE"):
+        primary.ask("SELECT 1;DEL k")
+    primary.ask(write)
+    world.link_up(replica, primary)
+    assert replica.ask("EXEC", client) == b"*-1\r\n"
+
+
+def test_transactions_that_watch_a_key_see_a_whole_copy(pair):
+    world, primary, replica = pair
+    primary.ask("SET k v")
+    world.link_up(replica, primary)
+    replica.ask("REPLICAOF NO ONE;SET k own")
+    watching, tracking = replica.connect(), replica.connect()
+    replica.ask("WATCH k;MULTI;GET k", watching)
+    replica.ask("HELLO 3;CLIENT TRACKING ON;GET k", tracking)
+    before = len(replica.replies[tracking])
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    assert replica.replication.link.copies == 2
+    assert replica.ask("EXEC", watching) == b"*-1\r\n"
+    assert b"invalidate" in b"".join(replica.replies[tracking][before:])
+
+
+@pytest.mark.parametrize("write", ["SET k w", "FLUSHALL", "DEL k", "RENAME other k", "PEXPIRE k 99999"])
+def test_clients_that_keep_a_key_hear_of_the_primarys_writes(pair, write):
+    world, primary, replica = pair
+    primary.ask("SET k v;SET other w;SELECT 1;SET k one")
+    world.link_up(replica, primary)
+    client = replica.connect()
+    replica.ask("HELLO 3;CLIENT TRACKING ON;GET k", client)
+    before = len(replica.replies[client])
+    primary.ask(write)
+    world.link_up(replica, primary)
+    world.settle()
+    assert b"invalidate" in b"".join(replica.replies[client][before:])

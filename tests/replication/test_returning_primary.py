@@ -235,6 +235,16 @@ def test_a_chain_whose_middle_is_promoted_while_its_end_is_behind(promoted):
     assert trio.follow(trio.a, trio.b) == 0
 
 
+def test_a_chain_whose_middle_is_promoted_before_its_end_has_had_a_frame():
+    trio = Trio()
+    trio.a.ask("SET k v")
+    trio.follow(trio.b, trio.a)
+    trio.follow(trio.c, trio.b)
+    trio.b.ask("REPLICAOF NO ONE")
+    trio.b.ask("SET k w")
+    assert trio.copies(trio.c, trio.b) == 0
+
+
 @pytest.mark.parametrize("first", ["b", "c"])
 def test_a_chain_whose_links_are_cut_while_the_primary_writes(first):
     trio = Trio()
@@ -251,4 +261,20 @@ def test_a_chain_whose_links_are_cut_while_the_primary_writes(first):
         assert trio.copies(trio.c, trio.b) == 0
         trio.world.clock.advance(1_100)
         trio.world.settle()
+    assert [node.replication.link.copies for node in (trio.b, trio.c)] == [1, 1]
+
+
+@pytest.mark.parametrize("how", ["DEBUG RELOAD", "DEBUG LOADAOF", "SAVE"])
+def test_a_server_that_loads_its_journal_again_goes_on(how):
+    trio = Trio()
+    trio.follow(trio.b, trio.a)
+    trio.follow(trio.c, trio.b)
+    for number in range(3):
+        trio.a.ask(f"XADD s IDMP p {number} * f v;INCR n")
+        for node in (trio.b, trio.a, trio.c):
+            assert node.ask(how) == b"+OK\r\n"
+            trio.a.ask("INCR n;XADD s IDMP q 1 * f v")
+        trio.world.link_up(trio.b, trio.a)
+        trio.world.link_up(trio.c, trio.b)
+        assert state_of(trio.a) == state_of(trio.b) == state_of(trio.c)
     assert [node.replication.link.copies for node in (trio.b, trio.c)] == [1, 1]

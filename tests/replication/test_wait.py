@@ -74,6 +74,25 @@ def test_a_duplicate_of_a_script_or_without_a_name_waits_for_its_entry(pair):
     assert primary.ask("WAIT 1 100", client) == b":0\r\n"
 
 
+@pytest.mark.parametrize(
+    "again",
+    ["XACK s g 1-1", "XACK s g 1-1;XACK s g 1-2;" * 4 + "XACK s g 1-1", "XACKDEL s g KEEPREF IDS 2 1-1 1-2"],
+)
+@pytest.mark.parametrize("as_unit", [False, True])
+def test_an_acknowledgement_that_is_repeated_on_a_new_connection_waits_for_the_first_one(pair, again, as_unit):
+    world, primary, replica = pair
+    primary.ask("XGROUP CREATE s g 0 MKSTREAM;XADD s 1-1 f v;XADD s 1-2 f v;XREADGROUP GROUP g c STREAMS s >")
+    world.settle()
+    replica.is_stopped = True
+    assert primary.ask("XACK s g 1-1 1-2") == b":2\r\n"
+
+    request = f"MULTI;{again};EXEC" if as_unit else again
+    assert primary.ask(request + ";WAIT 1 100").endswith(b":0\r\n")
+
+    replica.is_stopped = False
+    assert primary.ask(request + ";WAIT 1 0").endswith(b":1\r\n")
+
+
 def test_each_client_of_a_batch_waits_for_its_own_entries(pair):
     world, primary, replica = pair
     replica.is_stopped = True

@@ -6,57 +6,13 @@ the same state. A seed that breaks that is printed with its history; `--seed N` 
 """
 
 import argparse
-import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import replace
-from itertools import count, islice
 
-from tests.simulation.simulation import Outcome, simulate
-
-_FAILURES_MAX = 5
-_CHUNK = 4
-
-
-def run_chunk(seeds: list[int]) -> list[Outcome]:
-    """Run some seeds; the history of those that break nothing is left out."""
-    return [one if one.broken else replace(one, lines=[]) for one in map(simulate, seeds)]
-
-
-def outcomes(first: int, workers: int, goes_on: "Goal") -> Iterator[Outcome]:
-    """Yield the outcomes of seeds from the first one on, as long as the goal wants more."""
-    seeds = count(first)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(run_chunk, list(islice(seeds, _CHUNK))) for _ in range(2 * workers)}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for one in done:
-                yield from one.result()
-            while len(running) < 2 * workers and goes_on.wants(len(running) * _CHUNK):
-                running.add(pool.submit(run_chunk, list(islice(seeds, _CHUNK))))
-
-
-class Goal:
-    """How many seeds are run: a number of them, or as many as some seconds allow, at least a number."""
-
-    def __init__(self, seeds: int | None, seconds: float | None, at_least: int) -> None:
-        self._seeds = seeds
-        self._until_s = None if seconds is None else time.monotonic() + seconds
-        self._at_least = at_least
-        self.done = self.failed = 0
-
-    def wants(self, running: int) -> bool:
-        """Return whether another seed is to be begun."""
-        begun = self.done + running
-        if self.failed >= _FAILURES_MAX:
-            return False
-        if self._until_s is not None and self._seeds is None:
-            return begun < self._at_least or time.monotonic() < self._until_s
-        is_late = self._until_s is not None and time.monotonic() >= self._until_s
-        return begun < (self._seeds or 0) and not is_late
+from tests.simulation.many_seeds import Goal, outcomes, run_seed
+from tests.simulation.planted import BUGS
+from tests.simulation.simulation import Outcome
 
 
 def show(outcome: Outcome) -> None:
@@ -76,17 +32,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--at-least", type=int, default=0, help="so many seeds, however long they take")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant this bug")
     args = parser.parse_args()
     if args.seed is not None:
-        outcome = simulate(args.seed)
+        outcome = run_seed(args.seed, args.bug)
         show(outcome)
         return 1 if outcome.broken else 0
     seconds = args.seconds if args.minutes is None else args.minutes * 60
-    seeds = args.seeds if args.seeds is not None or seconds is not None else 1_000
+    seeds = args.seeds if args.seeds is not None else 1_000 if seconds is None else sys.maxsize
     first = args.first if args.first >= 0 else time.time_ns() // 1_000_000
     goal = Goal(seeds, seconds, args.at_least)
     began_s, told, switches, last = time.monotonic(), 0, 0, first
-    for outcome in outcomes(first, args.workers, goal):
+    for outcome in outcomes(first, args.workers, goal, args.bug):
         goal.done += 1
         told += outcome.told
         switches += outcome.switches

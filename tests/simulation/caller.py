@@ -1,4 +1,4 @@
-"""A client of a simulation: it asks for the primary, sends a pipeline, and is told the replies or that there is none."""
+"""A client of a simulation: it finds the primary, sends a pipeline, and gets replies or none."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

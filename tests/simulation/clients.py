@@ -62,7 +62,9 @@ class Actor(Caller):
         chance = self.world.chance
         if chance.random() < 0.5:
             self.disconnect()
-        why = "no answer" if replies is None else next((one for one in replies if isinstance(one, Refused)), replies[-1])
+        why = (
+            "no answer" if replies is None else next((one for one in replies if isinstance(one, Refused)), replies[-1])
+        )
         self.note(f"tries again: {why}")
         self.world.later(chance.choice((20, 100, 250)), action)
 
@@ -84,8 +86,8 @@ class Batch(NamedTuple):
 class Producer(Actor):
     """Adds entries with names, in batches, and repeats a batch by its names until enough replicas have it.
 
-    Now and then it has forgotten how far it was, and repeats a batch that all replicas have; or it deletes entries, whose
-    names stay.
+    Now and then it has forgotten how far it was, and repeats a batch that all replicas have; or it deletes entries,
+    whose names stay.
     """
 
     number = 0

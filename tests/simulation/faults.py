@@ -18,7 +18,8 @@ from tests.simulation.world import SimulatedWorld
 _LOOK_MS = 200
 INCIDENTS = (
     *("crash",) * 8, *("isolate",) * 5, "stop", "stop", "cut", "cut", "slow network", "slow disk", "slow disk",
-    "bad disk", "leap", "lead", "lead", "follow", "failover", "failover", "rewrite", "rewrite", "kill clients", "end",
+    "bad disk", "bad disk", "leap", "lead", "lead", "follow", "failover", "failover", "rewrite", "rewrite",
+    "kill clients", "end", "empty", *("crash everyone",) * 3,
 )  # fmt: skip
 
 
@@ -170,6 +171,8 @@ class Faults:
         node = primary if chance.random() < 0.6 else chance.choice(others)
         if what == "crash":
             self._crash(primary, others)
+        elif what == "crash everyone":
+            self._on_told.append(self._crash_everyone)
         elif what == "isolate":
             if self._may_take_away:
                 self._isolate(node)
@@ -194,38 +197,50 @@ class Faults:
             self.note(f"the clock of {node.port} leaps")
         elif what == "end":
             self._stop_in_order(node)
+        elif what == "empty":
+            self._come_back_empty(primary)
         else:
             self._command(what, node, others)
 
-    def _crash(self, primary: SimulatedNode, others: list[SimulatedNode]) -> None:
+    def _crash(self, primary: SimulatedNode, others: list[SimulatedNode], is_everyone: bool = False) -> None:
         """Let some servers end at once; at most one of them, or all under `always`, lose what they may lose."""
         chance = self.chance
         if not self._may_take_away:
             return
         first, second = chance.sample(others, 2)
-        dying = chance.choice(
-            ([primary], [primary], [primary], [first], [primary, first], [primary, first, second], [first, second])
-        )
-        loser = chance.choice(dying) if self._may_lose and chance.random() < 0.7 else None
-        is_dark = chance.random() < 0.5  # all others by power, where the disk has all that was acknowledged
+        if is_everyone:  # the one with the slower disk comes back first
+            first, second = sorted((first, second), key=lambda one: -one.slow_disk_ms)
+        everyone = [primary, first, second]
+        some = [primary], [primary], [first], [primary, first], [first, second], everyone, everyone
+        dying = everyone if is_everyone else chance.choice(some)
+        may_lose = self._may_lose and chance.random() < 0.8
+        loser = (dying[0] if chance.random() < 0.8 else chance.choice(dying)) if may_lose else None
+        is_dark = chance.random() < 0.6  # all others by power, where the disk has all that was acknowledged
+        # (One of the replicas is there before the other: the one that lacks something must not become the primary.)
+        away_ms = {first.port: chance.choice((0, 30, 300)), second.port: chance.choice((300, 2_000, 5_000))}
+        away_ms[primary.port] = self._away_ms()
         for node in dying:
             if not node.runs:
                 continue
             is_always = node.options["appendfsync"] == "always"
-            if node is loser and (not is_always or chance.random() < 0.6):
+            if node is loser and (not is_always or chance.random() < 0.8):
                 self._lose(node)
             elif is_always and is_dark:
                 self.note(f"{node.port} has no power")
                 node.die(is_off=True)
                 disk = node.disk.cut_power(chance.randrange(10**6))
-                self._lasts(lambda node=node, disk=disk: self._return(node, disk), self._away_ms())  # type: ignore[misc]
+                self._lasts(lambda node=node, disk=disk: self._return(node, disk), away_ms[node.port])  # type: ignore[misc]
             elif chance.random() < 0.2:
                 node.kills_at_turn = chance.randrange(1, 4)
-                self._lasts(lambda node=node: self._return_killed(node), 300 + self._away_ms())  # type: ignore[misc]
+                self._lasts(lambda node=node: self._return_killed(node), 300 + away_ms[node.port])  # type: ignore[misc]
             else:
                 self.note(f"{node.port} is killed")
                 node.die()
-                self._lasts(lambda node=node: self._return(node), self._away_ms())  # type: ignore[misc]
+                self._lasts(lambda node=node: self._return(node), away_ms[node.port])  # type: ignore[misc]
+
+    def _crash_everyone(self) -> None:
+        if not self.is_over:
+            self._crash(self.primary, [node for node in self.nodes if node is not self.primary], is_everyone=True)
 
     def _away_ms(self) -> int:
         return self.chance.choice((0, 30, 300, 300, 2_000, 5_000))
@@ -246,6 +261,29 @@ class Faults:
         node.has_lost = True
         node.die(is_off=self.chance.random() < 0.5)
         node.disk = disk
+
+    def _come_back_empty(self, node: SimulatedNode) -> None:
+        """Destroy the primary's machine, and let it start again before Sentinel has seen that; later somebody ends it.
+
+        Its replicas must not follow it, though clients write to it. (Sentinel itself may tell a replica to follow it,
+        if that followed another server: so all must follow the primary before.)
+        """
+        if not self._may_lose or not all(
+            one.runs and (one is node or one.replication.standing.primary == ("127.0.0.1", node.port))
+            for one in self.nodes
+        ):
+            return
+        self.note(f"{node.port} is destroyed, and starts again at once")
+        node.has_lost = True
+        node.die()
+        after = node.start_again(SimulatedDisk())
+
+        def end() -> None:
+            if after.is_alive:
+                self.note(f"{after.port} is ended by hand")
+                after.die(is_off=True)
+
+        self._lasts(end, self.chance.choice((700, 2_500)))
 
     def _isolate(self, node: SimulatedNode) -> None:
         """Hold what goes between a server and some of the others, both ways or one."""
@@ -273,14 +311,19 @@ class Faults:
     def _be_quick(self) -> None:
         self.world.net.slow_ms = 0
 
+    def _be_quick_disk(self, node: SimulatedNode, ms: int) -> None:
+        node.slow_disk_ms = ms
+
     def _hurt_disk(self, node: SimulatedNode, what: str) -> None:
         if not node.runs:
             return
         chance = self.chance
+        if chance.random() < 0.5:
+            self._on_told.append(self._crash_everyone)
         if what == "slow disk":
-            node.slow_disk_ms = chance.choice((30, 500, 2_500))
+            before_ms, node.slow_disk_ms = node.slow_disk_ms, chance.choice((30, 500, 2_500))
             self.note(f"the disk of {node.port} is slow")
-            self._lasts(lambda: setattr(node, "slow_disk_ms", 0), chance.randrange(4_000))
+            self._lasts(lambda: self._be_quick_disk(node, before_ms), chance.randrange(4_000))
             return
         self.world.has_bad_disk = True
         disk = node.disk

@@ -35,7 +35,9 @@ class Ledger:
         name = stream, producer, number
         before = self.acked.setdefault(name, entry_id)
         if before != entry_id:
-            raise Broken(f"{_text(name)} was stored as {before.decode()} for all replicas, and now as {entry_id.decode()}")
+            raise Broken(
+                f"{_text(name)} was stored as {before.decode()} for all replicas, and now as {entry_id.decode()}"
+            )
 
     def note_done(self, stream: bytes, group: bytes, entry_id: bytes, now_ms: int) -> None:
         """A consumer was told that an entry is acknowledged, and that all replicas know it."""

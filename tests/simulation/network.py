@@ -177,9 +177,7 @@ class Wire:
         self.is_closed_here = self.is_closed_there = False
         self.connection: Connection | None = None
         self.to_server = Pipe(self, host, server.port, self._is_read)
-        self.to_client = Pipe(
-            self, server.port, host, lambda: (owner is None or owner.runs) and not self.is_paused
-        )
+        self.to_client = Pipe(self, server.port, host, lambda: (owner is None or owner.runs) and not self.is_paused)
 
     def _is_read(self) -> bool:
         return self.connection is not None and self.server.runs and not self.is_paused_there

@@ -10,6 +10,7 @@ from streamd.connected.durability_ports import Backups
 from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
 from streamd.replication.feeding import Feeding
+from streamd.replication.following import Link
 from streamd.replication.frame_ring import FrameRing
 from streamd.replication.history import History
 from streamd.replication.replica_side import ReplicaSide
@@ -94,7 +95,9 @@ def duplicate_without_offset() -> list[Replaced]:
     end_unit, end_units = Engine._end_unit, Engine._end_units
 
     def is_duplicate(records: Sequence[Any] | None) -> bool:
-        return bool(records) and all(record[1][0] == b"XIDMPDUPLICATE" for record in records or ())
+        return bool(records) and all(
+            isinstance(record, tuple) and record[1][0] == b"XIDMPDUPLICATE" for record in records or ()
+        )
 
     def end_one(self: Engine, client: Client | None = None) -> None:
         end_unit(self, None if is_duplicate(self.state.records) else client)
@@ -123,10 +126,25 @@ def offset_of_a_copy() -> list[Replaced]:
     return [(Replication, "_settle", settle)]
 
 
-BUGS = (
-    older_history, partial_across_promotion, name_in_a_note, early_acknowledgement, acknowledgement_with_a_full_disk,
-    duplicate_without_offset, sent_is_acknowledged, offset_of_a_copy,
-)  # fmt: skip
+def stranger_is_followed() -> list[Replaced]:
+    """A replica takes the state of a machine that has come back without its disk."""
+    return [(Link, "_is_foreign", lambda self, is_empty: False)]
+
+
+BUGS: dict[str, Callable[[], list[Replaced]]] = {
+    bug.__name__: bug
+    for bug in (
+        older_history,
+        partial_across_promotion,
+        name_in_a_note,
+        early_acknowledgement,
+        acknowledgement_with_a_full_disk,
+        duplicate_without_offset,
+        sent_is_acknowledged,
+        offset_of_a_copy,
+        stranger_is_followed,
+    )
+}
 
 
 @contextmanager

@@ -98,7 +98,7 @@ class Sentinel:
             self._correct_others()
 
     def _is_up(self, port: int) -> bool:
-        return 0 <= self.seen[port].at_ms and self.world.now_ms - self.seen[port].at_ms <= self.down_ms
+        return self.seen[port].at_ms >= 0 and self.world.now_ms - self.seen[port].at_ms <= self.down_ms
 
     def _is_primary_down(self) -> bool:
         seen = self.seen[self.primary]

@@ -26,7 +26,7 @@ class SimulatedNode(Node):
     def __init__(self, world: SimulatedWorld, port: int, disk: SimulatedDisk | None = None, **options: Any) -> None:
         self.is_off = False
         self.has_lost = False
-        self.slow_disk_ms = 0
+        self.slow_disk_ms = world.disks_ms.get(port, 0)
         self.kills_at_turn = 0
         self._deferred: list[Callable[[], None]] = []
         world.where = str(port)
@@ -97,7 +97,7 @@ class SimulatedNode(Node):
         handed = super().submit(job, done, is_timed)
         chance = self.world.chance
         took_ms = chance.randrange(4) if chance.random() < 0.9 else chance.randrange(40)
-        self.do(took_ms + self.slow_disk_ms, handed.wait)
+        self.do(took_ms + chance.randrange(self.slow_disk_ms + 1), handed.wait)
         return handed
 
     def end_turn_soon(self) -> None:

@@ -79,7 +79,9 @@ class Simulation:
         world.ring_bytes = chance.choice((0, 600, 20_000, 1_000_000))
         if chance.random() < 0.6:
             world.skews_ms.update({port: chance.randrange(-30_000, 30_001) for port in PORTS})
-        policy = chance.choice(("everysec", "everysec", "always", "no", ""))
+        if chance.random() < 0.6:
+            world.disks_ms.update({port: chance.choice((0, 40, 400)) for port in PORTS})
+        policy = chance.choice(("everysec", "everysec", "always", "always", "always", "no", ""))
         for port in PORTS:
             own = policy or chance.choice(("everysec", "always", "no"))
             SimulatedNode(
@@ -156,7 +158,9 @@ def _difference(one: Any, other: Any) -> str:
             if one.get(key) != other.get(key):
                 return f"{key} {_difference(one.get(key), other.get(key))}"
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)) and len(one) == len(other):
-        return next(f"[{at}] {_difference(*two)}" for at, two in enumerate(zip(one, other, strict=True)) if two[0] != two[1])
+        return next(
+            f"[{at}] {_difference(*two)}" for at, two in enumerate(zip(one, other, strict=True)) if two[0] != two[1]
+        )
     return f"{one}, and not {other} as"
 
 

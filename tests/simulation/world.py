@@ -36,8 +36,8 @@ class Soon:
 class SimulatedWorld(World):
     """Servers, clients and a network whose events stand in one queue.
 
-    lines: the history so far. ring_bytes: the backlog of each server. has_bad_disk: a disk has failed, so replicas may
-    have to take the whole state anew.
+    lines: the history so far. ring_bytes: the backlog of each server. disks_ms: how slow a disk is, by port.
+    has_bad_disk: a disk has failed, so replicas may have to take the whole state anew.
     """
 
     has_bad_disk = False
@@ -49,6 +49,7 @@ class SimulatedWorld(World):
         self.net = Net(self)
         self.lines: list[str] = []
         self.ring_bytes = 1_000_000
+        self.disks_ms: dict[int, int] = {}
         self.where = ""
         self.now_ms = 0
         self._queue: list[tuple[int, float, int, Callable[[], None]]] = []

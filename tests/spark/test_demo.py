@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.spark
 
 
-def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the demo with its temporary files, and a mark in the environment of all that it starts, in a directory."""
+def start(directory: Path, *arguments: str, module: str = "demo") -> subprocess.Popen[str]:
+    """Start a demo with its temporary files, and a mark in the environment of all that it starts, in a directory."""
     return subprocess.Popen(
-        [sys.executable, "-m", "demo", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(directory), "STREAMD_DEMO_TEST": str(directory)},
         stdout=subprocess.PIPE,

@@ -81,12 +81,23 @@ def test_every_alert_says_what_happened_and_what_to_do():
         assert re.search(r"severity: (critical|warning)", alert)
 
 
-@pytest.mark.parametrize("path", ["docker/Dockerfile", "compose.yaml", "systemd/streamd.service"])
+@pytest.mark.parametrize(
+    "path", ["docker/Dockerfile", "compose.yaml", "compose.replica.yaml", "systemd/streamd.service"]
+)
 def test_every_variable_is_an_option(path):
     found = set(re.findall(r"\b(?<!\$\{)STREAMD_[A-Z_]+(?=[=:] ?\S)", (DEPLOY / path).read_text()))
     options = {PREFIX + name.upper().replace("-", "_") for name in OPTIONS}
     assert found
     assert found - {"STREAMD_PASSWORD", "STREAMD_URL"} <= options
+
+
+def test_both_servers_of_the_replica_file_are_watched_by_the_same_rules():
+    watched = (DEPLOY / "prometheus" / "two-servers.yml").read_text()
+    alone = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+    assert watched.split("global:")[1].replace(', "replica:9121"', "") == alone.split("global:")[1]
+    overlay = (DEPLOY / "compose.replica.yaml").read_text()
+    assert re.findall(r"^  ([a-z]+):$", overlay, re.MULTILINE) == ["streamd", "replica", "prometheus", "replica"]
+    assert "./prometheus/two-servers.yml:/etc/prometheus/prometheus.yml:ro" in overlay
 
 
 @pytest.mark.parametrize("path", ["docker/Dockerfile", "compose.yaml", "systemd/streamd-mqtt.service"])

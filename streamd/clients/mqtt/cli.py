@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from streamd.clients.mqtt import operating
-from streamd.clients.server_url import checked, without_password
+from streamd.clients.server_url import without_password
 from streamd.distribution import install_line
 
 EXIT_OK, EXIT_USAGE, EXIT_ADDRESS = 0, 2, 3
@@ -38,8 +38,9 @@ def _add_commands(mqtt: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--url",
             default=argparse.SUPPRESS,
-            help="the gateway's store: redis://[user:password@]host[:port][/database], rediss://, unix:// (default: the"
-            " variable STREAMD_URL; without both, the server that a gateway runs in --dir)",
+            help="the gateway's store: redis://[user:password@]host[:port][/database], rediss://, unix://,"
+            " redis+sentinel://host[:port]/name (default: the variable STREAMD_URL; without both, the server that a"
+            " gateway runs in --dir)",
         )
         one.add_argument("--dir", type=path_of, default=argparse.SUPPRESS, metavar="DIR", help="see --url")
         one.add_argument("--json", action="store_true", help="print JSON, an object on each line")
@@ -88,6 +89,7 @@ def _operate(action: operating.Action, arguments: argparse.Namespace) -> int:
 
     from streamd.clients.mqtt.asking import NoAnswer, NoGateway
     from streamd.clients.mqtt.own_server import socket_of
+    from streamd.clients.sentinels import pool
 
     url = arguments.url
     if url is None:
@@ -99,7 +101,7 @@ def _operate(action: operating.Action, arguments: argparse.Namespace) -> int:
         url = f"unix://{path}"
     place = without_password(url)
     try:
-        with redis.Redis.from_url(checked(url)) as store:
+        with redis.Redis.from_pool(pool(url)) as store:
             fault = action(store, arguments)
     except ValueError as error:
         return _fail(EXIT_USAGE, f"--url or STREAMD_URL: {error}")

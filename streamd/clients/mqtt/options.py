@@ -14,6 +14,7 @@ from streamd.clients.mqtt.store.logs import DEFAULT_LOG, RETENTION_S, LogSetting
 from streamd.clients.topics import layout
 
 _SECONDS_MAX: Final = 10**9  # of what has no other limit: thirty years
+_REPLICAS_MAX: Final = 100
 DIRECTORY: Final = "streamd-mqtt-data"
 # Each limit with its option, its bounds, and its help.
 _LIMITS: Final = {
@@ -98,7 +99,15 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
         "--url",
         default=os.environ.get("STREAMD_URL"),
         help="a streamd server, or Redis 8.6 and later: redis://[user:password@]host[:port][/database], rediss://,"
-        " unix:// (default: the variable STREAMD_URL; without both, a server of its own in --dir)",
+        " unix://, redis+sentinel://host[:port][,host[:port]]/name (default: the variable STREAMD_URL; without both, a"
+        " server of its own in --dir)",
+    )
+    store.add_argument(
+        "--replicas",
+        type=int,
+        default=0,
+        metavar="N",
+        help="acknowledge, and deliver, only what N replicas of the store have (default: %(default)s)",
     )
     store.add_argument(
         "--dir",
@@ -285,6 +294,16 @@ def sys_interval_of(arguments: argparse.Namespace) -> int:
     if not 0 <= seconds <= _SECONDS_MAX:
         raise ValueError(f"--sys-interval {seconds}: give seconds up to {_SECONDS_MAX}, or 0 for no topics below $SYS")
     return seconds
+
+
+def replicas_of(arguments: argparse.Namespace) -> int:
+    """Return how many replicas have to confirm. Raises: ValueError."""
+    replicas: int = arguments.replicas
+    if not 0 <= replicas <= _REPLICAS_MAX:
+        raise ValueError(f"--replicas {replicas}: give a number from 0 to {_REPLICAS_MAX}")
+    if replicas and arguments.url is None:
+        raise ValueError("--replicas: the gateway's own server has none; give a store with --url")
+    return replicas
 
 
 def rules_of(arguments: argparse.Namespace) -> list[ContentRule]:

@@ -12,7 +12,6 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
-import redis
 import uvloop
 
 from streamd.clients.mqtt.access import Access
@@ -20,10 +19,19 @@ from streamd.clients.mqtt.gateway.gateway import Gateway, Settings
 from streamd.clients.mqtt.gateway.ownership import CannotStart
 from streamd.clients.mqtt.gateway.seeing import Seeing
 from streamd.clients.mqtt.listening import Listening, start
-from streamd.clients.mqtt.options import applications_of, limits_of, listeners_of, logs_of, rules_of, sys_interval_of
+from streamd.clients.mqtt.options import (
+    applications_of,
+    limits_of,
+    listeners_of,
+    logs_of,
+    replicas_of,
+    rules_of,
+    sys_interval_of,
+)
 from streamd.clients.mqtt.own_server import OwnServer, start_server
 from streamd.clients.mqtt.store.logs import RETENTION_S
-from streamd.clients.server_url import checked, without_password
+from streamd.clients.sentinels import pool
+from streamd.clients.server_url import without_password
 
 EXIT_OK: Final = 0
 # The heap of a gateway holds many objects that live long: looking through them often finds nothing.
@@ -38,6 +46,7 @@ def serve(arguments: argparse.Namespace) -> int:
     limits, listeners = limits_of(arguments), listeners_of(arguments)
     logs, rules = logs_of(arguments), rules_of(arguments)
     sys_interval_s, applications = sys_interval_of(arguments), applications_of(arguments)
+    replicas = replicas_of(arguments)
     if arguments.url is not None:
         _check_url(arguments.url)
     access = Access(arguments.password_file, arguments.acl_file)
@@ -50,7 +59,7 @@ def serve(arguments: argparse.Namespace) -> int:
     def settings(url: str) -> Settings:
         kinds = frozenset({"mqtts", "wss"}) if listeners.tls_user_from_certificate else frozenset[str]()
         is_open = arguments.allow_anonymous
-        return Settings(url, logs, access, limits, rules, is_open, is_loopback, kinds, applications)
+        return Settings(url, logs, access, limits, rules, is_open, is_loopback, kinds, applications, replicas)
 
     async def run() -> None:
         server: OwnServer | None = None
@@ -87,8 +96,7 @@ def serve(arguments: argparse.Namespace) -> int:
 def _check_url(url: str) -> None:
     """Raises: ValueError."""
     try:
-        checked(url)
-        redis.ConnectionPool.from_url(url)
+        pool(url)
     except ValueError as error:
         raise ValueError(f"--url or STREAMD_URL: {error}")
 

@@ -9,7 +9,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from streamd.clients.server_url import checked, without_password
+from streamd.clients.sentinels import pool
+from streamd.clients.server_url import without_password
 from streamd.clients.terminal.failing import Trouble, explained
 
 URL: Final = "redis://127.0.0.1:6379"
@@ -30,7 +31,8 @@ def url_option(function: Callable[P, R]) -> Callable[P, R]:
         show_default=True,
         envvar="STREAMD_URL",
         show_envvar=True,
-        help="The server: redis://[user:password@]host[:port][/db], rediss:// for TLS, unix://."
+        help="The server: redis://[user:password@]host[:port][/db], rediss:// for TLS, unix://,"
+        " or redis+sentinel://host[:port]/name for the primary that Sentinels watch."
         " The variable keeps a password from other users of the machine.",
     )(function)
 
@@ -52,14 +54,15 @@ class Source:
     def __init__(self, url: str, name: str) -> None:
         self.place = without_password(url)
         try:
-            self.client = redis.Redis.from_url(
-                checked(url),
+            connections = pool(
+                url,
                 client_name=name,
                 socket_timeout=_TIMEOUT_S,
                 socket_connect_timeout=_CONNECT_S,
                 retry=Retry(NoBackoff(), 0),
                 decode_responses=False,
             )
+            self.client = redis.Redis.from_pool(connections)
         except (ValueError, redis.RedisError) as error:
             raise Trouble(f"--url {self.place}: {error}")
         # Replies as RESP2 has them: redis-py's own forms lose a field that an entry has twice.

@@ -17,6 +17,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from streamd.clients.sentinels import pool
 from streamd.clients.terminal.asking import URL
 from streamd.clients.terminal.failing import Trouble
 from streamd.clients.terminal.words import COMPLETE
@@ -32,7 +33,8 @@ def complete_stream(context: click.Context, parameter: click.Parameter, incomple
     pattern = "".join(f"\\{one}" if one in "*?[]\\" else one for one in incomplete) + "*"
     found: set[bytes] = set()
     try:
-        with redis.Redis.from_url(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S) as client:
+        connections = pool(url, patience_s=0, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
+        with redis.Redis.from_pool(connections) as client:
             cursor = 0
             for _ in range(10):
                 cursor, keys = client.scan(cursor, match=pattern, count=1_000, _type="stream")

@@ -5,6 +5,8 @@ from typing import IO, Any, Final
 import click
 import redis
 
+from streamd.clients.sentinels import NoPrimaryError
+
 EXIT_OK: Final = 0
 EXIT_USAGE: Final = 2
 EXIT_ADDRESS: Final = 3
@@ -41,6 +43,8 @@ def explained(error: redis.RedisError, place: str) -> Trouble:
         return Unreachable(_password(text, place))
     if isinstance(error, redis.exceptions.NoPermissionError) or text.startswith("NOPERM"):
         return Unreachable(f"{place}: {text}; give a user who may, with --url redis://user:password@host")
+    if isinstance(error, NoPrimaryError):
+        return Unreachable(f"{place}: {text}; name Sentinels that watch it with --url")
     if isinstance(error, redis.TimeoutError):
         return Unreachable(f"{place}: no answer in time; is that a Redis-protocol server, and alive?")
     if isinstance(error, redis.ConnectionError):

@@ -73,7 +73,7 @@ class Sampler:
     def sample(self) -> Sample:
         """Return a sample; from the second time on with rates. Raises: Trouble."""
         keys, chooser = self._chooser.look(), self._chooser
-        info = self._source.info("server", "clients", "memory", "stats", "keyspace")
+        info = self._source.info("server", "clients", "memory", "stats", "replication", "keyspace")
         sample = Sample(self._seconds(), info, pattern=self._pattern)
         self._ask_streams(sample, keys)
         sample.found, sample.walked = chooser.known, chooser.walked and not chooser.is_full

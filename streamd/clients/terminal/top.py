@@ -11,12 +11,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from streamd.clients.server_role import role_of
 from streamd.clients.terminal.asking import Seconds, Source, url_option
 from streamd.clients.terminal.sampling import Sample, Sampler, Stream
 from streamd.clients.terminal.showing import console, count, printable, size, span
 
-# Lines of a view that are not rows: the two lines on top, and name, head, lines and gap of three tables.
-_FRAME: Final = 14
+# Lines of a view that are not rows: the lines on top, and name, head, lines and gap of three tables.
+_FRAME: Final = 15
 _ROWS_IN_A_PIPE: Final = 50
 _CLIENTS_SHOWN: Final = 5
 # On a narrower terminal the columns that are needed least are left out, so that names can be told apart.
@@ -121,6 +122,9 @@ def _head(sample: Sample, place: str) -> Text:
         f"{clients} client{'s' * (clients != '1')}, {info.get('blocked_clients', '?')} waiting",
     ]
     lines.append("   ".join(fact for fact in facts if fact))
+    if (role := role_of(info)) is not None:
+        lines.append("\n")
+        lines.append(printable(role.text.encode()), "" if role.is_well else "red")
     return lines
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streamd.clients.server_url import checked, without_password
+from streamd.clients.server_url import without_password
 from streamd.distribution import install_line
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def add_options(topics: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--url",
             default=os.environ.get("STREAMD_URL", URL),
-            help="the server: redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:// (default: the"
-            f" variable STREAMD_URL, which keeps a password from other users of the machine, else {URL})",
+            help="the server: redis://[user:password@]host[:port][/db], rediss:// for TLS, unix://,"
+            " redis+sentinel://host[:port]/name (default: the variable STREAMD_URL, which keeps a password from other"
+            f" users of the machine, else {URL})",
         )
         one.set_defaults(action=lambda arguments: _run(action, arguments))
         return one
@@ -86,9 +87,11 @@ def _run(action: Callable[["redis.Redis", argparse.Namespace], int], arguments: 
         import redis
     except ImportError:
         return _fail(EXIT_USAGE, f"topics need redis-py: {install_line('client')}")
+    from streamd.clients.sentinels import pool
+
     place = without_password(arguments.url)
     try:
-        with redis.Redis.from_url(checked(arguments.url)) as client:
+        with redis.Redis.from_pool(pool(arguments.url)) as client:
             return action(client, arguments)
     except ValueError as error:
         return _fail(EXIT_USAGE, str(error))

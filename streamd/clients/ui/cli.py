@@ -29,8 +29,9 @@ def add_options(ui: argparse.ArgumentParser) -> None:
     ui.add_argument(
         "--url",
         default=os.environ.get("STREAMD_URL", URL),
-        help="the server: redis://[user:password@]host[:port][/database], rediss:// for TLS, unix:// (default: the"
-        f" variable STREAMD_URL, which keeps a password from other users of the machine, else {URL})",
+        help="the server: redis://[user:password@]host[:port][/database], rediss:// for TLS, unix://,"
+        " redis+sentinel://host[:port]/name (default: the variable STREAMD_URL, which keeps a password from other users"
+        f" of the machine, else {URL})",
     )
     ui.add_argument("--port", type=int, default=8001, help="TCP port; 0 takes a free one (default: %(default)s)")
     ui.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: %(default)s)")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamd.clients.choosing import Chooser
+from streamd.clients.server_role import Role, role_of
 from streamd.clients.ui.groups import LISTED_MAX, Group, listed
 from streamd.clients.ui.source import Request, Source, is_forbidden_key, needed
 from streamd.clients.ui.streams import Rates, Stream, described, is_gone, ms_of
@@ -30,7 +31,8 @@ class Look:
     """A server at one moment.
 
     found: streams that are there, as far as they were found; surveyed: those of them among which was chosen; is_whole:
-    all keys were looked through. memory_bytes, clients: None if the page's user may not see them.
+    all keys were looked through. memory_bytes, clients: None if the page's user may not see them. role: in replication,
+    None without it.
     """
 
     streams: list[Stream]
@@ -41,6 +43,7 @@ class Look:
     memory_bytes: int | None
     clients: int | None
     now_ms: int
+    role: Role | None
 
     @property
     def rate(self) -> float | None:
@@ -98,12 +101,12 @@ class Overview:
     def _new_look(self, keys: list[bytes]) -> Look:
         self._count_groups([key for key in keys if key not in self._groups])
         with_groups = [key for key in keys if 0 < self._groups.get(key, 0) <= LISTED_MAX]
-        requests: list[Request] = [("TIME",), ("INFO", "memory"), ("INFO", "clients")]
+        requests: list[Request] = [("TIME",), ("INFO", "memory"), ("INFO", "clients"), ("INFO", "replication")]
         for key in keys:
             requests += [("XINFO STREAM", key), ("MEMORY USAGE", key)]
         requests += [("XINFO GROUPS", key) for key in with_groups]
         replies, now_s = self._source.ask_all(requests), self._seconds()
-        now, memory, clients, *facts = replies
+        now, memory, clients, replication, *facts = replies
         streams = []
         for key, reply, bytes_ in zip(keys, facts[: 2 * len(keys) : 2], facts[1 : 2 * len(keys) : 2], strict=True):
             if is_gone(reply) or is_forbidden_key(reply):
@@ -122,6 +125,7 @@ class Overview:
         return Look(
             streams, groups, chooser.known, surveyed, chooser.walked and not chooser.is_full,
             _number(memory, "used_memory"), _number(clients, "connected_clients"), ms_of(needed(now)),
+            role_of(_fields(replication)),
         )  # fmt: skip
 
     def _count_groups(self, keys: list[bytes]) -> None:
@@ -133,10 +137,13 @@ class Overview:
 
 def _number(info: Any, name: str) -> int | None:
     """Return a number of INFO; None if the user may not see it."""
+    value = _fields(info).get(name, "")
+    return int(value) if value.isdigit() else None
+
+
+def _fields(info: Any) -> dict[str, str]:
+    """Return the fields of a reply of INFO; none if the user may not see it."""
     if not isinstance(info, bytes):
-        return None
-    for line in info.decode("utf-8", "replace").splitlines():
-        field, _, value = line.partition(":")
-        if field == name and value.isdigit():
-            return int(value)
-    return None
+        return {}
+    lines = info.decode("utf-8", "replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)

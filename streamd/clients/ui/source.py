@@ -7,7 +7,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from streamd.clients.server_url import checked, without_password
+from streamd.clients.sentinels import pool
+from streamd.clients.server_url import without_password
 
 # The commands that a page may send, besides MULTI and EXEC around them: none of them changes anything, and each is sent
 # for at most a page.
@@ -38,12 +39,14 @@ class SourceError(Exception):
 class Source:
     """A Redis-protocol server, read by redis-py.
 
-    url: in redis-py's format. Raises: ValueError for an invalid one.
+    url: in redis-py's format, or of Sentinels. Raises: ValueError for an invalid one.
     """
 
     def __init__(self, url: str, *, allow_writes: bool = False) -> None:
-        pool = redis.BlockingConnectionPool.from_url(
-            checked(url),
+        connections = pool(
+            url,
+            redis.BlockingConnectionPool,
+            TIMEOUT_S,
             max_connections=CONNECTIONS_MAX,
             timeout=TIMEOUT_S,
             socket_timeout=TIMEOUT_S,
@@ -52,7 +55,7 @@ class Source:
             retry=Retry(NoBackoff(), 1),
             client_name="streamd-ui",
         )
-        self._client = redis.Redis(connection_pool=pool)
+        self._client = redis.Redis(connection_pool=connections)
         # Replies are taken as sent, since redis-py's own forms differ from version to version.
         self._client.response_callbacks.clear()
         self.allow_writes = allow_writes
@@ -128,6 +131,8 @@ def needed(reply: Any) -> Any:
         raise SourceError("there is no such stream (any more)", 404)
     if text.startswith("NOGROUP") or "No such consumer group" in text:
         raise SourceError("there is no such consumer group (any more)", 404)
+    if isinstance(reply, redis.exceptions.ReadOnlyError):
+        raise SourceError("this server is a replica, which takes no changes; open a page of its primary", 409)
     if is_forbidden_key(reply):
         raise SourceError("the user of this page may not read this stream", 403)
     if text.startswith("WRONGTYPE") or "wrong kind of value" in text:

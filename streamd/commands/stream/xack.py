@@ -36,6 +36,8 @@ def xack_batch(context: Context, requests: Requests) -> int:
     else:
         for entry_id in compress(ids, results):
             record_removed(context, key, group_name, [entry_id])
+        if not any(results):
+            context.counts_as_write()
     context.client.out += [_REPLIES[result] for result in results]
     return len(results)
 
@@ -71,6 +73,8 @@ def xack(context: Context, args: list[bytes]) -> Reply:
 
     if removed:
         record_removed(context, key, group_name, removed)
+    else:
+        context.counts_as_write()
     return len(removed)
 
 

@@ -40,6 +40,8 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
 
     if acknowledged:
         record_removed(context, key, group_name, acknowledged)
+    else:
+        context.counts_as_write()
     if deleted or (acknowledged and references == "delete"):
         record_deleted(context, key, acknowledged if references == "delete" else deleted, references)
     if deleted:

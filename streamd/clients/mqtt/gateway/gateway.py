@@ -40,6 +40,7 @@ from streamd.clients.mqtt.gateway.takeovers import Takeovers
 from streamd.clients.mqtt.gateway.taking_up import take_up
 from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.gateway.wills import Wills
+from streamd.clients.mqtt.store.confirming import linked
 from streamd.clients.mqtt.store.finding import Finding
 from streamd.clients.mqtt.store.link import SILENT_S, Link, StoreFault, Target, Words, encode
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
@@ -50,6 +51,7 @@ from streamd.clients.mqtt.store.releases import Releases
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail, TailedLog
+from streamd.clients.sentinels import async_pool
 from streamd.clients.server_url import without_password
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
@@ -57,6 +59,7 @@ from streamd.clients.topics.handle import read_abilities
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
 _BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
+_START_S: Final = 10.0  # for the store, at the start
 _LOOKS_AT_ONCE: Final = 1_000  # at the owners of sessions
 _LOGGED_PER_S: Final = 20  # lines of one kind
 
@@ -74,6 +77,7 @@ class Settings:
     is_loopback: bool = True
     certificate_kinds: frozenset[str] = frozenset()  # the listeners whose certificates name the users
     applications: Applications = field(default_factory=Applications)
+    replicas: int = 0  # that have to confirm what is acknowledged
 
 
 class Gateway:
@@ -86,11 +90,12 @@ class Gateway:
         self.counters = Counters()
         self.started_s = time.time()
         target = Target.of(settings.url)
-        self.link = Link(target, "streamd-mqtt", self._store_changed)
-        self.history = Link(target, "streamd-mqtt-history")
-        self._waiting_link = Link(target, "streamd-mqtt-tail")
-        self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
-            settings.url, socket_timeout=SILENT_S, socket_connect_timeout=SILENT_S
+        replicas = settings.replicas
+        self.link = linked(target, "streamd-mqtt", replicas, self._store_changed)
+        self.history = linked(target, "streamd-mqtt-history", replicas)
+        self._waiting_link = linked(target, "streamd-mqtt-tail", replicas)
+        self.client = redis.asyncio.Redis(
+            connection_pool=async_pool(settings.url, socket_timeout=SILENT_S, socket_connect_timeout=SILENT_S)
         )
         self.publishing = Publishing(self.link, self.run)
         self.finding = Finding(self.link, self.now_ms)
@@ -100,7 +105,7 @@ class Gateway:
         self.releases = Releases(self.link)
         self.retained = Retained(self)
         self.wills = Wills(self)
-        self.shares = Shares(self, settings.url)
+        self.shares = Shares(self, settings.url, replicas)
         self.packing = Packing(self, settings.applications)
         self.delivery = Delivery(
             self.counters,
@@ -133,7 +138,7 @@ class Gateway:
         self._touched: list[Connection] = []
         self._locks = ClientLocks()
         self.keep_alive = KeepAlive(self.loop, self.counters)
-        # A link of its own: a lease must not wait behind what many clients ask for.
+        # A link of its own: a lease must not wait behind what many clients ask for, nor for replicas.
         self._lease_link = Link(target, "streamd-mqtt-lease")
         self.ownership = Ownership(self._lease_link, self.run)
         self.publishing.may_send = lambda: self.ownership.is_valid
@@ -192,7 +197,8 @@ class Gateway:
         self._tick()
 
     async def _until_up(self) -> None:
-        for _ in range(500):
+        until_s = self.loop.time() + _START_S
+        while self.loop.time() < until_s:
             if self.link.is_up:
                 return
             if self.link.fault and self.link.fault.startswith(("WRONGPASS", "NOAUTH", "NOPERM", "it does not speak")):

@@ -25,11 +25,13 @@ from streamd.clients.mqtt.gateway.share_members import Membership
 from streamd.clients.mqtt.gateway.share_parts import Part, UnorderedPart
 from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.store import share_records
-from streamd.clients.mqtt.store.link import Link, StoreFault, Words, encode
+from streamd.clients.mqtt.store.confirming import linked
+from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.link import Target as StoreTarget
 from streamd.clients.mqtt.store.positions import Place, key_of
 from streamd.clients.mqtt.store.records import Record, Shared
 from streamd.clients.mqtt.store.share_records import consumer_name, share_name
+from streamd.clients.sentinels import async_pool
 from streamd.clients.topics import shares
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.entry_ids import format_id
@@ -54,10 +56,11 @@ MODES: Final = ("ordered", "any")
 class Shares:
     """The groups that clients of this gateway are members of."""
 
-    def __init__(self, gateway: Gateway, url: str) -> None:
+    def __init__(self, gateway: Gateway, url: str, replicas: int) -> None:
         self.gateway = gateway
-        self.link = Link(StoreTarget.of(url), "streamd-mqtt-shares")
-        pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS_MAX, timeout=_POOL_S)
+        self.link = linked(StoreTarget.of(url), "streamd-mqtt-shares", replicas)
+        kind = redis.asyncio.BlockingConnectionPool
+        pool = async_pool(url, kind, max_connections=_CONNECTIONS_MAX, timeout=_POOL_S)
         self.client: redis.asyncio.Redis = redis.asyncio.Redis(connection_pool=pool)
         self.groups: dict[str, Group] = {}
         self.is_closed = False

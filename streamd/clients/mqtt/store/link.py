@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import hiredis
+from redis import RedisError
 from redis.connection import parse_url
 
+from streamd.clients.sentinels import Sentinels, has_sentinels
 from streamd.clients.server_url import checked
 
 Words = Iterable[bytes | str | int]
@@ -21,7 +23,12 @@ _CONNECT_S: Final = 5.0
 # request waits for 5 seconds.)
 SILENT_S: Final = 10.0
 # A store that says this is starting, or a script keeps it busy: the request is asked again, as after a lost connection.
-_NOT_NOW: Final = ("LOADING", "BUSY ")
+_NOT_NOW: Final = {"LOADING": "the store is starting", "BUSY ": "the store is busy"}
+# Where Sentinels name the store, another one takes the place of one that says this.
+_DEMOTED: Final = {
+    "READONLY": "the store is no primary any more",
+    "UNBLOCKED force": "the store is no primary any more",
+}
 
 
 class StoreFault(Exception):
@@ -43,7 +50,7 @@ def encode(words: Words) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the store is, and as whom to log in."""
+    """Where the store is, and as whom to log in. sentinels: that name the host and port instead, or None."""
 
     host: str
     port: int
@@ -52,13 +59,15 @@ class Target:
     username: str | None
     password: str | None
     tls: ssl.SSLContext | None
+    sentinels: Sentinels | None = None
 
     @classmethod
     def of(cls, url: str) -> "Target":
         """Return the target of a URL. Raises: ValueError."""
-        found: dict[str, Any] = dict(parse_url(checked(url)))
+        sentinels = Sentinels(url) if has_sentinels(url) else None
+        found: dict[str, Any] = sentinels.settings if sentinels else dict(parse_url(checked(url)))
         tls = None
-        if url.startswith("rediss:"):
+        if url.startswith("rediss"):
             tls = ssl.create_default_context(cafile=found.get("ssl_ca_certs"))
             if found.get("ssl_cert_reqs") in ("none", ssl.CERT_NONE):
                 tls.check_hostname = False
@@ -71,7 +80,17 @@ class Target:
             found.get("username"),
             found.get("password"),
             tls,
+            sentinels,
         )
+
+    async def place(self) -> tuple[str, int]:
+        """Return host and port of the store, at this moment. Raises: StoreFault."""
+        if self.sentinels is None:
+            return self.host, self.port
+        try:
+            return await self.sentinels.find_async()
+        except RedisError as error:
+            raise StoreFault(str(error))
 
 
 class Link:
@@ -83,6 +102,7 @@ class Link:
 
     def __init__(self, target: Target, name: str, on_change: Callable[[bool], None] | None = None) -> None:
         self._target, self._name = target, name
+        self._not_now = _NOT_NOW | _DEMOTED if target.sentinels else _NOT_NOW
         self._on_change = on_change
         self._waiting: deque[tuple[bytes, int, Done]] = deque()
         self._replies: list[Any] = []
@@ -191,19 +211,39 @@ class Link:
             words.append(("AUTH", *((target.username,) if target.username else ()), target.password))
         if target.database:
             words.append(("SELECT", target.database))
-        words += [("CLIENT", "SETNAME", self._name), ("CLIENT", "ID"), ("PING",)]
+        words += [("CLIENT", "SETNAME", self._name), ("CLIENT", "ID"), self.greeting()]
         wire = cast(asyncio.Protocol, _Wire(self, greeting, len(words)))
         if target.path is not None:
             transport, _ = await self._loop.create_unix_connection(lambda: wire, target.path)
         else:
-            transport, _ = await self._loop.create_connection(lambda: wire, target.host, target.port, ssl=target.tls)
+            host, port = await target.place()
+            transport, _ = await self._loop.create_connection(lambda: wire, host, port, ssl=target.tls)
         self._transport = transport
         transport.write(b"".join(encode(one) for one in words))
-        replies = await greeting
+        *replies, last = await greeting
         for reply in replies:
             if isinstance(reply, Exception):
                 raise StoreFault(str(reply))
-        self.client_id = int(replies[-2])
+        self.client_id = int(replies[-1])
+        self.greeted(last)
+
+    # What a link that waits for replicas does otherwise.
+
+    def greeting(self) -> Words:
+        """Return the command that a new connection begins with."""
+        return ("ROLE",) if self._target.sentinels else ("PING",)
+
+    def greeted(self, reply: Any) -> None:
+        """Take its reply. Raises: StoreFault, if the store cannot be used."""
+        if isinstance(reply, Exception) and (self._target.sentinels is None or self._fault_in(str(reply)) is not None):
+            raise StoreFault(str(reply))
+        # During a failover Sentinels may name the old primary. (A user who may not ask finds out by writing.)
+        if isinstance(reply, list) and reply[0] == b"slave":
+            raise StoreFault("it is a replica, which takes no writes")
+
+    def take(self, packed: bytes, count: int, done: Done, replies: list[Any]) -> None:
+        """Hand the replies to a request on."""
+        done(replies)
 
     def _up(self) -> None:
         self.is_up = True
@@ -239,13 +279,25 @@ class Link:
                 if reply is False:
                     return
                 replies.append(reply)
-            if any(type(one) is hiredis.ReplyError and str(one).startswith(_NOT_NOW) for one in replies):
-                self._lost.set()  # ask again later
-                self._down("the store is starting, or busy")
+            for one in replies:
+                if type(one) is hiredis.ReplyError and (fault := self._fault_in(str(one))) is not None:
+                    self.give_up(fault)
+                    return
+            request = waiting.popleft()
+            self._replies = []
+            self.take(*request, replies)
+            if not self.is_up:
                 return
-            _, _, done = waiting.popleft()
-            done(replies)
-            replies = self._replies = []
+            replies = self._replies
+
+    def _fault_in(self, error: str) -> str | None:
+        """Return why a request that got this error is to be asked again; None if it is not."""
+        return next((fault for text, fault in self._not_now.items() if error.startswith(text)), None)
+
+    def give_up(self, fault: str) -> None:
+        """Connect anew, and ask again then."""
+        self._lost.set()
+        self._down(fault)
 
     def lost(self) -> None:
         """Note that the connection was lost."""

@@ -1,0 +1,52 @@
+"""A replica of Redis that is pointed at streamd asks once a second, whatever the reason of the refusal."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.replication.clusters import Node, wait_until
+from tests.spark.servers import redis_server
+
+pytestmark = pytest.mark.redis
+WATCHED_S = 3
+# One a second; a replica that does not pause makes hundreds.
+CONNECTIONS_MAX = 2 * (WATCHED_S + 1)
+REFUSALS = {
+    "it is no streamd": ([], None),
+    "this server is a replica without its primary": ([], ("REPLICAOF", "127.0.0.1", "1")),
+    "there is no journal": (["--appendonly", "no"], None),
+    "it has no password": (["--requirepass", "secret"], None),
+    "its user may not": ([], ("ACL", "SETUSER", "default", "-psync")),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSALS)
+@pytest.mark.parametrize("version", ["7.0.15", "8.10.2"])
+def test_a_replica_of_redis_comes_back_once_a_second(reason, version, tmp_path: Path, newest_redis: Path):
+    program = str(newest_redis) if version == "8.10.2" else shutil.which("redis-server")
+    if program is None:
+        pytest.skip("there is no redis-server")
+    options, command = REFUSALS[reason]
+    node = Node(tmp_path / "node", *options)
+    try:
+        client = redis.Redis(port=node.port, password="secret" if "secret" in options else None)
+        if command:
+            client.execute_command(*command)
+
+        def connections() -> int:
+            return int(client.info("stats")["total_connections_received"])
+
+        before = connections()
+        with redis_server("--dir", str(tmp_path), "--replicaof", "127.0.0.1", str(node.port), program=program):
+            wait_until(lambda: connections() > before, "the replica comes")
+            first = connections()
+            time.sleep(WATCHED_S)
+            assert connections() - first <= CONNECTIONS_MAX
+            assert client.ping()
+            if not command:
+                client.set("k", "v")
+    finally:
+        node.kill()
