@@ -143,12 +143,17 @@ def stored_bytes(segment: Segment) -> int:
 
 
 def grouped(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """Yield the segments of each block, in order: as many as fit into BLOCK_BYTES, and at least one."""
+    """Yield the segments of each block, in order: as many as fit into BLOCK_BYTES, and at least one.
+
+    Raises: ValueError for a segment that takes more than BLOCK_BYTES_MAX.
+    """
     group: list[Segment] = []
     names: set[tuple[bytes, ...]] = set()
     size = _HEAD_END
     for segment in segments:
         own = stored_bytes(segment)
+        if own > BLOCK_BYTES_MAX:
+            raise ValueError(f"a segment of {own} bytes is too large for a block")
         fields = segment.fields
         if type(fields) is tuple and fields not in names:
             own += _names_bytes(fields)

@@ -29,9 +29,9 @@ def compress(body: bytes) -> bytes:
 
 def decompress(data: bytes, raw_bytes: int) -> bytes:
     """Return the body of `raw_bytes` bytes of its form under zstd, which must be available. Raises: ValueError."""
-    if zstandard.frame_content_size(data) != raw_bytes:
-        raise ValueError("another length is expected")
     try:
+        if zstandard.frame_content_size(data) != raw_bytes:
+            raise ValueError("another length is expected")
         body: bytes = zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:
         raise ValueError(str(error))

@@ -170,6 +170,8 @@ def test_a_zstd_frame_of_another_length_takes_no_memory():
         codec.decompress(huge, 1000)
     with pytest.raises(ValueError):
         codec.decompress(huge[:9] + bytes(20), 1 << 20)
+    with pytest.raises(ValueError):
+        codec.decompress(b"no frame", 8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,6 +184,15 @@ def test_a_group_is_as_large_as_fits_and_a_larger_segment_alone(kind):
         assert size <= BLOCK_BYTES or len(group) == 1
         if following is not None:
             assert len(written([*group, following[0]])) > BLOCK_BYTES
+
+
+@pytest.mark.interpreted(reason="replaces a bound of the module")
+def test_a_segment_that_is_too_large_for_the_format_is_refused(monkeypatch):
+    monkeypatch.setattr(block, "BLOCK_BYTES_MAX", stored_bytes(FIRST[0]))
+    assert list(grouped(FIRST[:1])) == [FIRST[:1]]
+    monkeypatch.setattr(block, "BLOCK_BYTES_MAX", stored_bytes(FIRST[0]) - 1)
+    with pytest.raises(ValueError, match="too large for a block"):
+        list(grouped(FIRST))
 
 
 @pytest.mark.parametrize("kind", KINDS)
