@@ -39,7 +39,7 @@ help:
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make chaos-cluster   masters of a Redis cluster are killed under a query; ARGS=\"--failovers 20\""
-	@echo "make failover   100 failovers of real Sentinels, 20 more with Spark: a primary is destroyed or cut off each time;"
+	@echo "make failover   100 failovers of real Sentinels, 12 more with Spark: a primary is destroyed, cut off or emptied;"
 	@echo "             ARGS=\"--runs 10 --sentinel 7 --how cut-off --with producers,groups,spark\""
 	@echo "make chaos-commands   Spark's commands to devices while a cluster, gateway and server are killed; minutes"
 	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
@@ -147,7 +147,7 @@ chaos-cluster: set-up
 # Without ARGS: each Sentinel's half of 100 failovers, and then some under a Spark query, which takes longer for each.
 failover: set-up
 	@$(RUN) -m tests.failover $(or $(ARGS),--runs 100 --sentinel both)
-	@$(if $(ARGS),,$(RUN) -m tests.failover --runs 20 --with producers,groups,spark)
+	@$(if $(ARGS),,$(RUN) -m tests.failover --runs 12 --with producers,groups,spark)
 
 chaos-spark40: set-up
 	@$(RUN) scripts/spark40.py -m tests.spark.chaos $(ARGS)

@@ -40,7 +40,8 @@ def add_options(checking: argparse.ArgumentParser) -> None:
         nargs=2,
         metavar="URL",
         help="instead: compare the data of two running servers, a primary and its replica for instance, over the"
-        " protocol; nothing is changed. Needs redis-py: the extra `client`",
+        " protocol; nothing is changed. The name of a variable stands for the URL in it, which keeps a password from"
+        " other users of the machine. Needs redis-py: the extra `client`",
     )
     change = checking.add_mutually_exclusive_group()
     change.add_argument(

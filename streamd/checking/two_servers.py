@@ -1,5 +1,6 @@
 """Compares the states of two running servers, a primary and its replica for instance, over the protocol."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -57,7 +58,9 @@ class _Server:
     """One of the servers."""
 
     def __init__(self, url: str) -> None:
-        """Raises: Failure, here and in each method, with one line."""
+        """url: or the name of a variable that has it. Raises: Failure, here and in each method, with one line."""
+        if "://" not in url:
+            url = os.environ.get(url, url)
         self.place = without_password(url)
         try:
             self._client: redis.Redis = connect(url, "--compare")

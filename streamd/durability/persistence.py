@@ -275,8 +275,10 @@ class Persistence:
 
     @property
     def may_change_files(self) -> bool:
-        """Whether no job works on the journal's files."""
-        return not (self.barrier.is_busy or self.rewriting.has_job or self.journal.is_unsaved)
+        """Whether no job works on the journal's files, nor is to be tried again."""
+        journal = self.journal
+        is_switching = journal.rewrite is not None and journal.rewrite.is_switching
+        return not (self.barrier.is_busy or self.rewriting.has_job or journal.is_unsaved or is_switching)
 
     @property
     def loading_ms(self) -> int:

@@ -16,7 +16,7 @@ _TEMPLATES_MAX: Final = 4
 _TEMPLATE_BYTES_MAX: Final = 1_024
 
 
-class Alike:
+class Shapes:
     """Remembers the shapes of the last pieces."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
-from streamd.journal.alike import Alike, are_alike
+from streamd.journal.alike import Shapes, are_alike
 from streamd.journal.file_reader import Bare, Parsed
 from streamd.journal.notes import NOTES
 from streamd.journal.record import encode_select
@@ -70,7 +70,7 @@ class Loader:
         self._select = _FIRST_SELECT
         self._path = self._advice = ""
         self._db = self._weight = 0
-        self._alike = Alike()
+        self._shapes = Shapes()
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: the remedy if a command of it cannot be applied."""
@@ -127,7 +127,7 @@ class Loader:
 
     def _take_columns(self, data: bytes) -> bool:
         """Return whether all records of a piece were taken because they are like those of one before."""
-        found = self._alike.columns(data)
+        found = self._shapes.columns(data)
         if found is None or not self._target.take_columns(self._db, *found):
             return False
         columns, count = found
@@ -144,7 +144,7 @@ class Loader:
             return False
         self.commands += count
         self._weight += count * len(records[0])
-        self._alike.learn(records, size_bytes)
+        self._shapes.learn(records, size_bytes)
         return True
 
     def _take(self, words: list[bytes]) -> None:

@@ -123,7 +123,7 @@ class Rewrite:
         self.writer.append_unit([(0, note)])
 
     def begin_with(self, history: Words) -> None:
-        """Begin base and increment with the note of where the state stands: a start knows its role at once."""
+        """Begin base and increment with the note of where the state stands, so that a start knows its role soon."""
         self._base.add(encode_note(0, history), True)
         self.writer.append_unit([(0, history)])
 

@@ -214,8 +214,13 @@ def write_double(out: bytearray, number: float) -> None:
 
 def with_footer(body: bytes, version: int) -> bytes:
     """Return a DUMP payload: a value behind its type's byte, the version of the format, and the checksum."""
-    versioned = body + _VERSION.pack(version)
-    return versioned + checksum(versioned).to_bytes(8, "little")
+    return body + footer(version, checksum(body))
+
+
+def footer(version: int, of_body: int) -> bytes:
+    """Return the end of a DUMP payload. of_body: the checksum of all before it."""
+    said = _VERSION.pack(version)
+    return said + checksum(said, of_body).to_bytes(8, "little")
 
 
 def body_of(payload: bytes) -> Reader:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from streamd.data.types import KeyValue
-from streamd.rdb.bytes import body_of, with_footer
+from streamd.rdb.bytes import body_of, checksum, footer, with_footer
 from streamd.rdb.values import kind_of, pieces_of, read_value
 from streamd.stream.stream import Stream
 
@@ -18,10 +18,12 @@ def payload_in_steps(value: KeyValue) -> Iterator[bytes | None]:
     """Yield None, each time after well below a millisecond, and then the payload of a value, which must not change."""
     kind, version = kind_of(value)
     made = [bytes((kind,))]
+    so_far = checksum(made[0])
     for piece in pieces_of(kind, value):
         made.append(piece)
+        so_far = checksum(piece, so_far)
         yield None
-    yield with_footer(b"".join(made), version)
+    yield b"".join([*made, footer(version, so_far)])
 
 
 def value_in(payload: bytes, new_stream: Callable[[], Stream], now_ms: int | None = None) -> KeyValue:

@@ -236,7 +236,10 @@ def _group_pieces(kind: int, group: Group, out: bytearray) -> Iterator[bytes]:
         write_length(out, consumer.pending)
         for row in group.pending.iterate(owner=consumer):
             out += row[0].to_bytes(16, "big")
-        if len(out) > 16 * _PIECE_ITEMS:
+            if len(out) > 16 * _PIECE_ITEMS:
+                yield bytes(out)
+                out.clear()
+        if len(out) > 16 * _PIECE_ITEMS:  # (of many consumers without pending entries)
             yield bytes(out)
             out.clear()
     if kind >= WITH_RELEASED:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from streamd.connected.state import State
 from streamd.data.records import ColumnsRecord, Record
 from streamd.durability.replay import Replay
-from streamd.journal.alike import TOGETHER_MIN, Alike
+from streamd.journal.alike import TOGETHER_MIN, Shapes
 from streamd.journal.file_reader import Incomplete, Malformed, parse_one
 from streamd.journal.notes import HISTORY, NOTES
 from streamd.journal.rewrite import places_of
@@ -55,7 +55,7 @@ class FrameApplier:
         state.records = records
         if state.stream_defaults is not None:
             self._replay.defaults = state.stream_defaults
-        self._alike = Alike()
+        self._shapes = Shapes()
 
     def apply(self, body: bytes, note: list[bytes]) -> None:
         """Apply a frame's effects, and hand them to the journal with a note of where the state stands then.
@@ -95,7 +95,7 @@ class FrameApplier:
             db_index, data = int(selected[2]), body.replace(selected[0], b"")  # each run of a frame may say it
         if data.count(_XADD) < TOGETHER_MIN or db_index >= len(self._state.keyspace.databases):
             return None
-        found = self._alike.columns_of_any(data)
+        found = self._shapes.columns_of_any(data)
         if found is None or not self._replay.take_columns(db_index, *found):
             return None
         columns, count = found

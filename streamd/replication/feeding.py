@@ -107,9 +107,10 @@ class Feeding:
             frame = make_frame(history.replid, history.offset, after, *bodies)
             bodies.clear()
             self.ship(frame)
+        elif self.followers:
+            self._catch_up()
         for client in writers:
             client.written = self._standing.history.offset
-        self._catch_up()
         if self._is_asked:
             self._is_asked = False
             for follower in self.followers.values():
@@ -154,15 +155,20 @@ class Feeding:
         """Move the history by a frame, and send it to the replicas: one of this server's own, or of its primary."""
         ring = self.ring
         assert ring is not None
-        self._catch_up()
+        reading: list[Follower] = []
         for follower in self.followers.values():
-            if follower.is_online and not follower.is_behind and follower.client.unsent() > OUTPUT_PAUSE_BYTES:
+            if follower.is_behind and follower.needs_ring:
+                self._send_more(follower)
+            if follower.is_behind or not follower.is_online:
+                continue
+            if follower.client.unsent() > OUTPUT_PAUSE_BYTES:
                 follower.is_behind, follower.sent = True, frame.before
+            else:
+                reading.append(follower)
         self._standing.history = self._standing.history.moved(frame.after, frame.hash)
-        ring.append(frame, self._needed_from())
-        for follower in self.followers.values():
-            if follower.is_online and not follower.is_behind:
-                self._send(follower, frame.data)
+        ring.append(frame, None if len(reading) == len(self.followers) else self._needed_from())
+        for follower in reading:
+            self._send(follower, frame.data)
 
     def _needed_from(self) -> int | None:
         """Return the offset from which replicas are still to get frames of the ring; None if they have all."""
@@ -266,9 +272,14 @@ class Feeding:
             yield make_line(replid, offset, b"file", size)
             at = 0
             while at < size:
-                piece = backups.read(follower.client, number, at, min(READ_BYTES_MAX, size - at))
-                if not piece:
-                    raise CommandError("ERR a file of the journal is shorter than it was")
+                try:
+                    piece = backups.read(follower.client, number, at, min(READ_BYTES_MAX, size - at))
+                    if not piece:
+                        raise CommandError("ERR a file of the journal is shorter than it was")
+                except CommandError as error:
+                    log.warning("replica-unread", "the copy for %s ends: %s", follower.client.address, error)
+                    follower.client.close_soon = True
+                    return
                 digest.update(piece)
                 at += len(piece)
                 yield piece

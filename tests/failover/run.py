@@ -5,6 +5,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -153,21 +154,22 @@ class Run:
         assert former is not None
         lag = self.chance.choice((LEVEL, BEHIND, PREFERRED))
         behind = None if lag == LEVEL else self._leave_behind(former, lag)
-        if kind == CUT_OFF:
-            former.cable.cut()
-        elif kind == DESTROYED:
-            former.destroy(directory_first=self.chance.random() < 0.5)
-        else:
-            with self.machines.late_sentinels():
+        with ExitStack() as stack:
+            if kind == CUT_OFF:
+                former.cable.cut()
+            elif kind == EMPTIED:
+                stack.enter_context(self.machines.late_sentinels())
+            if kind != CUT_OFF:
                 former.destroy(directory_first=self.chance.random() < 0.5)
+            if behind is not None:
+                former.cable.drop_replica(behind.address)
+            if kind == EMPTIED:
                 former.start()
-                # Until then its replicas ask it for its state.
-                time.sleep(self.chance.uniform(0.5, 4.0))
-        if behind is not None:
-            former.cable.drop_replica(behind.address)
-        chosen, taken_s = self.machines.wait_for_another(former, asks=kind == EMPTIED)
+                time.sleep(self.chance.uniform(0.5, 4.0))  # until then its replicas ask it for its state
+            chosen, taken_s = self.machines.wait_for_another(former, asks=kind == EMPTIED)
         self.result.failovers[kind] += 1
-        self.result.switched_s.append(taken_s)
+        if kind != EMPTIED:  # then an operator decides when
+            self.result.switched_s.append(taken_s)
         self._look(chosen)
         if kind == DESTROYED:
             # Without a word about another it is empty, and takes itself for a primary until Sentinel has seen it.

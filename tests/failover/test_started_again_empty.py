@@ -78,6 +78,12 @@ def test_sentinels_that_did_not_see_it_down_empty_nothing_and_fail_over_when_tol
 
             # Of a replica without a link Sentinel asks INFO once a second, and takes it for fresh for three periods.
             sentinel.execute_command("SENTINEL", "DEBUG", "info-period", 1_000)
+            # It elects no replica that has had no link for ten times down-after.
+            sentinel.execute_command("SENTINEL", "SET", "mymaster", "down-after-milliseconds", 100)
+            wait_until(lambda: all(one.link()["master_link_down_since_seconds"] > 1 for one in replicas), "time passes")
+            with pytest.raises(redis.ResponseError, match="NOGOODSLAVE"):
+                sentinel.execute_command("SENTINEL", "FAILOVER", "mymaster")
+            sentinel.execute_command("SENTINEL", "SET", "mymaster", "down-after-milliseconds", 600_000)
             assert sentinel.execute_command("SENTINEL", "FAILOVER", "mymaster")
             try:
                 wait_until(

@@ -1,7 +1,8 @@
-"""Primaries that cannot be followed: a line in the log for each reason and minute, growing pauses, and data that stays."""
+"""Primaries that cannot be followed: a line in the log for each reason and minute, and growing pauses."""
 
 import logging
 import socket
+from itertools import pairwise
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_a_primary_that_is_not_there_is_tried_after_growing_pauses_and_told_of_o
     attempts = attempts_of(node)
     node.ask("REPLICAOF 127.0.0.1 9")
     pass_s(world, 130)
-    assert [round(b - a) for a, b in zip(attempts, attempts[1:], strict=False)] == PAUSES_S[: len(attempts) - 1]
+    assert [round(b - a) for a, b in pairwise(attempts)] == PAUSES_S[: len(attempts) - 1]
     assert len(attempts) >= 7
     assert len(lines_of(caplog, "refused")) == 3
     assert state_of(node) == before
@@ -111,7 +112,7 @@ def test_a_wrong_password_keeps_data_and_a_right_one_is_taken_at_the_next_try(ca
     replica.ask("REPLICAOF 127.0.0.1 1")
     pass_s(world, 30)
     assert state_of(replica) == before
-    assert [round(b - a) for a, b in zip(attempts, attempts[1:], strict=False)] == PAUSES_S[: len(attempts) - 1]
+    assert [round(b - a) for a, b in pairwise(attempts)] == PAUSES_S[: len(attempts) - 1]
     said = lines_of(caplog, "the primary at 127.0.0.1:1")
     assert len(said) == 1
     assert "masterauth" in said[0]

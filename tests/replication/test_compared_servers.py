@@ -225,12 +225,14 @@ def test_what_cannot_be_compared_is_said_in_one_line(pair, capsys):
     assert "DIR" in capsys.readouterr().err
 
 
-def test_the_rules_of_the_page_are_enough(pair, capsys):
+def test_the_rules_of_the_page_are_enough(pair, capsys, monkeypatch):
     (line,) = re.findall(r"`user compare on #\.\.\. ([^`]*)`", (ROOT / "docs/operations.md").read_text())
     for node in pair:
         rules = ["nopass", *line.split()]
         node.client.execute_command("ACL", "SETUSER", "compare", "on", *rules)
 
-    code, out, err = said(capsys, *(f"redis://compare:x@127.0.0.1:{node.port}" for node in pair))
+    for name, node in zip(("FIRST", "SECOND"), pair, strict=True):
+        monkeypatch.setenv(name, f"redis://compare:secret@127.0.0.1:{node.port}")
+    code, out, err = said(capsys, "FIRST", "SECOND")
 
     assert (code, "keys" in out) in ((0, True), (5, True)), err

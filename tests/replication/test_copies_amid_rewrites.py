@@ -92,3 +92,39 @@ def test_a_rewrite_at_any_moment_of_a_copy_loses_no_write_and_doubles_none(where
     assert {state for state, _ in states} >= {"handshake", "connected"}
     assert {state for state, _ in states} & {"sync", "load"}
     assert ("handshake", True) in states
+
+
+@pytest.mark.interpreted(reason="a constant is replaced")
+@pytest.mark.parametrize("at", range(3, 8))
+def test_a_copy_that_cannot_be_read_ends_and_the_next_one_comes(at):
+    run = Copying(at)
+    world, primary, replica = run.world, run.primary, run.replica
+    world.watch_step_ns = 10**6  # so that it is sent in many slices
+    replica.begin("REPLICAOF 127.0.0.1 1")
+    world.go_on(lambda: [one.is_online for one in primary.replication.feeding.followers.values()] == [False])
+    primary.disk.fail_at = primary.disk.operations + at
+    world.link_up(replica, primary)
+    assert "read" in primary.disk.failed
+    assert replica.replication.link.copies == 2
+    assert primary.engine.state.stats.internal_errors == 0
+    run.check(replica)
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+def test_a_copy_is_taken_behind_a_rewrite_whose_files_cannot_be_named(at):
+    run = Copying(at)
+    world, primary, replica = run.world, run.primary, run.replica
+    replica.begin("BGREWRITEAOF")
+    world.go_on(lambda: replica.persistence.journal.rewrite is not None)
+    rewrite = replica.persistence.journal.rewrite
+    world.go_on(lambda: rewrite.is_switching)
+    replica.disk.fail_at, replica.disk.fails_for = replica.disk.operations + at, 4
+    while replica.jobs:
+        replica.jobs[0].wait()
+    replica.disk.fail_at = 0
+    replica.begin("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    assert replica.engine.state.stats.internal_errors == 0
+    run.check(replica)
+    replica.die()
+    assert state_of(replica.start_again()) == state_of(primary)

@@ -115,9 +115,10 @@ def test_a_link_cut_in_frames_goes_on_behind_the_last_whole_one(kind):
 
     def write():
         cuts.turn(TURNS[kind])
-        cuts.turn([b"INCR behind"])
+        if kind == "transaction":
+            cuts.turn([b"INCR behind"])
 
-    assert cuts.everywhere("replica", write) > 150
+    assert cuts.everywhere("replica", write) > 100
 
 
 @pytest.mark.parametrize("towards", ["replica", "primary"])
@@ -147,7 +148,7 @@ def test_a_link_cut_in_a_copy_leaves_one_state_whole(towards):
         replica.ask("REPLICAOF NO ONE")
         replica.ask(f"SET own {place}")
         own = state_of(replica)
-        for _ in range(20):  # so many places, then the whole copy
+        for _ in range(60):  # so many places, then the whole copy
             world.cut = Cut(towards, place)
             replica.begin("REPLICAOF 127.0.0.1 1")
             world.go_on(lambda: world.cut is None or is_level(replica, primary))
@@ -210,11 +211,12 @@ def test_a_handover_whose_target_is_lost_waits_for_it_or_is_aborted(ends):
     cuts = Cuts()
     world, primary, replica = cuts.world, cuts.primary, cuts.replica
     primary.ask("SET k v")
-    world.cut = Cut("replica", 23, primary)  # the first byte of the answer
     primary.begin("FAILOVER TO 127.0.0.1 2")
     waiting = primary.begin("INCR n")
-    world.go_on(lambda: world.cut is None)
+    world.go_on(lambda: replica.fields()["role"] == "master")
     replica.die()
+    for wire in world.wires:
+        wire.break_off()  # and the answer is lost
     for _ in range(200):
         world.step_or_wait()
     assert primary.fields()["master_failover_state"] == "failover-in-progress"

@@ -138,16 +138,18 @@ def test_a_gateway_does_not_start_with_too_few_replicas_or_without_the_right_to_
 
 
 @pytest.mark.redis
-def test_a_destroyed_primary_loses_nothing_and_doubles_nothing(newest_redis: Path, tmp_path: Path):
+@pytest.mark.parametrize("is_destroyed", [True, False])
+def test_a_failover_loses_nothing_and_doubles_nothing(newest_redis: Path, tmp_path: Path, is_destroyed: bool):
     with nodes(tmp_path, 2) as servers, sentinels(newest_redis, tmp_path, servers[0].port) as ports:
         url = f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports)}/mymaster"
         try:
-            asyncio.run(through_a_failover(url, servers))
+            asyncio.run(through_a_failover(url, servers, None if is_destroyed else ports[0]))
         except (AssertionError, TimeoutError, StoreFault) as error:
             raise AssertionError(f"{error}\n{evidence(tmp_path)}") from error
 
 
-async def through_a_failover(url: str, servers: list[Node]) -> None:
+async def through_a_failover(url: str, servers: list[Node], sentinel: int | None) -> None:
+    """Destroy the primary, or let a Sentinel hand its role over, while two publish, one listens and one is away."""
     old, *others = servers
     sent = {1: 0, 2: 0}
     is_over = False
@@ -178,13 +180,28 @@ async def through_a_failover(url: str, servers: list[Node]) -> None:
         publishing = [asyncio.create_task(publish(qos)) for qos in (1, 2)]
         await until(lambda: min(sent.values()) >= 20, "messages flow")
 
-        old.kill()
-        shutil.rmtree(old.directory)
+        if sentinel is None:
+            for one in others:  # so that only the machine that is lost has what comes now
+                one.freeze()
+            old.client.execute_command("CLIENT", "KILL", "TYPE", "replica")
+            looks = [sum(sent.values())]
+
+            def is_held_up() -> bool:
+                looks.append(sum(sent.values()))
+                return looks[-10:] == [looks[-1]] * 10 or looks[-1] > looks[0] + 20
+
+            await until(is_held_up, "nothing is acknowledged")
+            old.kill()
+            for one in others:
+                one.thaw()
+            shutil.rmtree(old.directory)
+        else:
+            redis.Redis(port=sentinel).execute_command("SENTINEL", "FAILOVER", "mymaster")
         await until(lambda: switched() is not None, "a replica is the primary")
         primary = switched()
         assert primary is not None
-        # Two replicas are wanted: the machine is replaced.
-        await asyncio.to_thread(old.start, "--replicaof", "127.0.0.1", str(primary.port))
+        if sentinel is None:  # two replicas are wanted: the machine is replaced
+            await asyncio.to_thread(old.start, "--replicaof", "127.0.0.1", str(primary.port))
         before = dict(sent)
         await until(lambda: all(sent[qos] >= before[qos] + 20 for qos in sent), "messages flow again")
         is_over = True

@@ -7,7 +7,7 @@ got everything, nothing else is taken away. All other faults come at any time.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.simulation.network import Host
@@ -52,11 +52,11 @@ class Faults:
         """The server that clients are told."""
         return self.node(self.sentinel.primary)
 
-    def plan(self, length_ms: int, count: int) -> None:
+    def plan(self, length_ms: int, count: int, incidents: Sequence[str]) -> None:
         """Decide when something happens. Half of it waits for a client that is told that all replicas have an entry."""
         for _ in range(count):
             at_ms = self.chance.randrange(700, length_ms)
-            what = self.chance.choice(INCIDENTS)
+            what = self.chance.choice(incidents)
 
             def happen(what: str = what) -> None:
                 if not self.is_over:
@@ -136,7 +136,7 @@ class Faults:
                 self._marks[node.port] = primary.offset
             elif node.offset >= self._marks[node.port]:
                 del self._marks[node.port]
-                node.has_lost = False
+                node.has_lost = node.began_with_loss = False
                 self.note(f"{node.port} has everything again")
 
     def _return(self, node: SimulatedNode, disk: SimulatedDisk | None = None) -> None:
@@ -269,7 +269,9 @@ class Faults:
         if that followed another server: so all must follow the primary before.)
         """
         if not self._may_lose or not all(
-            one.runs and (one is node or one.replication.standing.primary == ("127.0.0.1", node.port))
+            one.runs
+            and (one is node or one.replication.standing.primary == ("127.0.0.1", node.port))
+            and one.replication.link.state == ("connect" if one is node else "connected")
             for one in self.nodes
         ):
             return
@@ -311,8 +313,8 @@ class Faults:
     def _be_quick(self) -> None:
         self.world.net.slow_ms = 0
 
-    def _be_quick_disk(self, node: SimulatedNode, ms: int) -> None:
-        node.slow_disk_ms = ms
+    def _mend_disk(self, node: SimulatedNode) -> None:
+        node.slow_disk_ms = self.world.disks_ms.get(node.port, 0)
 
     def _hurt_disk(self, node: SimulatedNode, what: str) -> None:
         if not node.runs:
@@ -321,9 +323,9 @@ class Faults:
         if chance.random() < 0.5:
             self._on_told.append(self._crash_everyone)
         if what == "slow disk":
-            before_ms, node.slow_disk_ms = node.slow_disk_ms, chance.choice((30, 500, 2_500))
+            node.slow_disk_ms = chance.choice((30, 500, 2_500))
             self.note(f"the disk of {node.port} is slow")
-            self._lasts(lambda: self._be_quick_disk(node, before_ms), chance.randrange(4_000))
+            self._lasts(lambda: self._mend_disk(node), chance.randrange(4_000))
             return
         self.world.has_bad_disk = True
         disk = node.disk

@@ -18,14 +18,14 @@ class SimulatedNode(Node):
     """A server of a simulated world.
 
     is_off: its machine has no power, or is gone. has_lost: it lacks what its disk has lost, and has not got it from its
-    primary yet.
+    primary yet; said of one that has ended, too. began_with_loss: this process began so.
     """
 
     world: SimulatedWorld
 
     def __init__(self, world: SimulatedWorld, port: int, disk: SimulatedDisk | None = None, **options: Any) -> None:
         self.is_off = False
-        self.has_lost = False
+        self.has_lost = self.began_with_loss = False
         self.slow_disk_ms = world.disks_ms.get(port, 0)
         self.kills_at_turn = 0
         self._deferred: list[Callable[[], None]] = []
@@ -62,12 +62,11 @@ class SimulatedNode(Node):
         Link.copy_anew(link)
 
     def _note_taken(self) -> None:
-        primary = self.replication.standing.primary
-        source = self.world.nodes.get(primary[1]) if primary is not None else None
-        if isinstance(source, SimulatedNode):
-            if source.has_lost and not self.has_lost:
-                self.world.note("has the state of a server whose disk has lost something")
-            self.has_lost = source.has_lost
+        wire = getattr(self.network, "wire", None)
+        is_lacking = wire is not None and wire.server.began_with_loss and wire.server.has_lost
+        if is_lacking and not self.has_lost:
+            self.world.note("has the state of a server whose disk has lost something")
+        self.has_lost = self.began_with_loss = is_lacking
 
     # -- its time -------------------------------------------------------------------------------------------------
 
@@ -150,7 +149,7 @@ class SimulatedNode(Node):
         world = self.world
         assert not self.is_alive
         after = SimulatedNode(world, self.port, disk or self.disk.kill(), **self.options)
-        after.has_lost = self.has_lost
+        after.has_lost = after.began_with_loss = self.has_lost
         for wire in world.net.wires:
             if wire.is_dark and (wire.server is self or wire.owner is self):
                 world.later(world.chance.randrange(1_500), wire.light)

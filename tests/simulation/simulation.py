@@ -1,7 +1,7 @@
 """One run of the simulation: a seed in, a history and what it has broken out."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tests.replication.cluster import is_level, state_of
 from tests.simulation.clients import Actor, Consumer, Counter, Other, Producer
-from tests.simulation.faults import Faults
+from tests.simulation.faults import INCIDENTS, Faults
 from tests.simulation.ledger import Broken, Ledger
 from tests.simulation.network import Host
 from tests.simulation.sentinel import Sentinel
@@ -70,9 +70,9 @@ def _small_pieces(world: SimulatedWorld) -> Iterator[None]:
 
 
 class Simulation:
-    """Three servers, clients, a Sentinel and faults."""
+    """Three servers, clients, a Sentinel and faults. incidents: what may go wrong."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, incidents: Sequence[str] = INCIDENTS) -> None:
         world = self.world = SimulatedWorld(seed)
         chance = world.chance
         self.length_ms = chance.choice((2_000, 3_000, 4_000))
@@ -102,7 +102,7 @@ class Simulation:
                 self._add(kind, name, chance.choice(hosts), 2)
         if chance.random() < 0.7:
             self._add(Other, "noise", chance.choice(hosts[:2]), 0)
-        self.faults.plan(self.length_ms, pick(chance, (1, 3), (2, 3), (3, 2), (5, 1)))
+        self.faults.plan(self.length_ms, pick(chance, (1, 3), (2, 3), (3, 2), (5, 1)), incidents)
 
     def _add(self, kind: type[Actor], name: str, host: Host, wanted: int) -> None:
         actor = kind(self.world, self.sentinel, self.ledger, name, host, wanted)
@@ -164,10 +164,10 @@ def _difference(one: Any, other: Any) -> str:
     return f"{one}, and not {other} as"
 
 
-def simulate(seed: int) -> Outcome:
-    """Run a seed."""
+def simulate(seed: int, incidents: Sequence[str] = INCIDENTS) -> Outcome:
+    """Run a seed; incidents: what may go wrong."""
     broken = None
-    simulation = Simulation(seed)
+    simulation = Simulation(seed, incidents)
     with _small_pieces(simulation.world):
         try:
             simulation.run()

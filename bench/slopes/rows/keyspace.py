@@ -97,7 +97,7 @@ def _of_a_large_value(make: str) -> tuple[Row, ...]:
         ("RENAMENX s t ; RENAME t s", "1"),
         Row("MOVE s 1", "1", fresh=True),
         Row("COPY s t REPLACE", "n", whole=True),
-        Row("DUMP s", "n"),
+        Row("DUMP s", "n", whole=True),
         Row(f"EVAL '{_RESTORE}' 2 s t", "n", whole=True, command="restore"),
         Row("MIGRATE 127.0.0.1 1 s 0 100", "n", whole=True, refused=True),
         Row("UNLINK s", "n", fresh=True),

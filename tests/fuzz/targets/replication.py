@@ -21,12 +21,13 @@ from tests.replication.cluster import Node, Wire, World, state_of
 
 BYTES_MAX = 4096
 SIZES = (1, 7, 100, BYTES_MAX)
-WORDS = [b"+PONG\r\n+OK\r\n", b"+FULLRESYNC ", b"+CONTINUE ", b" streamd\r\n", b"0" * 40, b"#streamd files 1 1 ", b"#streamd file 9 ",
-         b"#streamd whole ", b"#streamd ship 0 9 9 ", b"#streamd ask 7\n", b"\n", b"\r\n", b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n"
-         b"$1\r\nb\r\n", b"#streamd note ", b"#streamd more ", b"MULTI", b"EXEC", b"SELECT", b"XADD", b"FLUSHALL",
-         b"1152921504606846976", b"-1", b"-NOMASTERLINK \r\n", b"-LOADING \r\n", b"-NOAUTH \r\n", b"PSYNC ? -1\r\n",
-         b"PSYNC ", b"REPLCONF ", b"REPLCONF capa streamd\r\n", b"REPLCONF ACK 5\r\n", b"listening-port ", b"ip-address ",
-         b"streamd-last ", b"FACK ", b"GETACK *\r\n", b"FAILOVER", b"WAIT 1 0\r\n", b"SYNC\r\n"]  # fmt: skip
+WORDS = [b"+PONG\r\n+OK\r\n", b"+FULLRESYNC ", b"+CONTINUE ", b" streamd\r\n", b"0" * 40, b"#streamd files 1 1 ",
+         b"#streamd file 9 ", b"#streamd whole ", b"#streamd ship 0 9 9 ", b"#streamd ask 7\n", b"\n", b"\r\n",
+         b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n", b"#streamd note ", b"#streamd more ", b"MULTI", b"EXEC",
+         b"SELECT", b"XADD", b"FLUSHALL", b"1152921504606846976", b"-1", b"-NOMASTERLINK \r\n", b"-LOADING \r\n",
+         b"-NOAUTH \r\n", b"PSYNC ? -1\r\n", b"PSYNC ", b"REPLCONF ", b"REPLCONF capa streamd\r\n",
+         b"REPLCONF ACK 5\r\n", b"listening-port ", b"ip-address ", b"streamd-last ", b"FACK ", b"GETACK *\r\n",
+         b"FAILOVER", b"WAIT 1 0\r\n", b"SYNC\r\n"]  # fmt: skip
 WRITES = ("SET k v", "XADD s IDMP p 1 1-1 f v;XADD s IDMP p 1 * f v", "MULTI;RPUSH l 1;INCR n;EXEC", "SELECT 1;SET k w",
           "XADD s 2-1 f v;XADD s 2-2 f v;XADD s 2-3 f v;XADD s 2-4 f v;XADD s 2-5 f v;XADD s 2-6 f v;XADD s 2-7 f v;"
           "XADD s 2-8 f v;XADD s 2-9 f v")  # fmt: skip

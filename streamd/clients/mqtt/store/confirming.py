@@ -28,6 +28,11 @@ class ConfirmedLink(Link):
         self._fence = encode(("SET", _MARK, "1")) + encode(("WAIT", replicas, CONFIRM_MS))
         self._held: list[tuple[bytes, int, Done, list[Any]]] = []
 
+    @property
+    def waiting(self) -> int:
+        """The number of requests without an answer that counts."""
+        return len(self._waiting) + len(self._held)
+
     def greeting(self) -> Words:
         """Return a WAIT: a connection that has written nothing is told the number of replicas at once."""
         return ("WAIT", self._replicas, 1)
