@@ -19,11 +19,11 @@ from typing import Any
 from bench.client import request
 from bench.servers import COMPILED
 from streamd.base.clock import Clock
+from streamd.base.filesystem import FileSystem
 from streamd.base.limits import AUTHENTICATED
 from streamd.configuration.server_options import Config
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
-from streamd.journal.filesystem import FileSystem
 from streamd.net.connection import Connection
 from streamd.resp.fast_decoder import FastDecoder
 

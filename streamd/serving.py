@@ -21,6 +21,7 @@ from streamd.base.failure import (
     EXIT_USAGE,
     Failure,
 )
+from streamd.base.filesystem import FileSystem, LockedError
 from streamd.base.form import form
 from streamd.base.log import log, start_logging
 from streamd.base.progress import ProgressLine
@@ -29,7 +30,6 @@ from streamd.configuration.layers import apply_layers
 from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.durability.persistence import Persistence
 from streamd.durability.unread import unread
-from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 from streamd.backup.own_history import with_own_history
 from streamd.backup.placing import DIRNAME, FILENAME, Place, PlaceError, pieces_of
+from streamd.base.filesystem import FileSystem
 from streamd.clients.remote_journal import RemoteJournal
 from streamd.durability import check
-from streamd.journal.filesystem import FileSystem
 from streamd.journal.journal import LOCK_NAME, lock_directory
 from streamd.journal.recovery import DamagedError
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from streamd.backup.placing import Source
+from streamd.base.filesystem import FileSystem
 from streamd.connected.replication_ports import NO_ID
-from streamd.journal.filesystem import FileSystem
 from streamd.journal.notes import HISTORY
 from streamd.journal.record import encode_first_line, encode_note, encode_run
 from streamd.replication.history import History

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from streamd.base.filesystem import FileSystem
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import FileSystem
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
 
 DIRNAME: Final = "appendonlydir"

@@ -7,6 +7,7 @@ import sys
 from streamd.base import collector
 from streamd.base.clock import Clock
 from streamd.base.failure import EXIT_CODES, EXIT_DAMAGED, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
+from streamd.base.filesystem import FileSystem, LockedError
 from streamd.base.progress import ProgressLine
 from streamd.configuration.server_options import OPTIONS, Config
 from streamd.data.keyspace import Keyspace
@@ -14,7 +15,6 @@ from streamd.durability import check, fixing
 from streamd.durability.moving import commands_for_redis
 from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
-from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import Loader
 from streamd.journal.recovery import DamagedError
 

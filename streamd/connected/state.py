@@ -8,6 +8,7 @@ from streamd.acl.refusals import RefusalLog
 from streamd.acl.users import Users
 from streamd.base.clock import Clock, TurnTime
 from streamd.base.errors import CODE_CHARACTERS_MAX, CommandError, error_code
+from streamd.base.filesystem import Identity
 from streamd.base.log import log
 from streamd.configuration.server_options import Config
 from streamd.connected.blocking import BlockedClients
@@ -24,7 +25,6 @@ from streamd.data.followers import EveryKey
 from streamd.data.keyspace import Database, Keyspace
 from streamd.data.records import ColumnsRecord, Record
 from streamd.idmp.sweeper import Sweeper
-from streamd.journal.filesystem import Identity
 from streamd.lua.libraries import Libraries
 from streamd.resp.types import Raw
 from streamd.stream.stream import Stream

@@ -5,9 +5,9 @@ from typing import Final
 
 from streamd.base.clock import Clock
 from streamd.base.errors import CommandError, reason_of
+from streamd.base.filesystem import File
 from streamd.connected.client import Client
 from streamd.durability.rewriting import Rewriting
-from streamd.journal.filesystem import File
 from streamd.journal.journal import Journal
 from streamd.journal.writer import Writer
 

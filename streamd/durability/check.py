@@ -5,12 +5,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from streamd.base.errors import CommandError
+from streamd.base.filesystem import FileSystem, repeat, write_all
 from streamd.commands.stream.options import parse_recorded_append
 from streamd.data.entry_record import NAME
 from streamd.durability.tally import Tally, commands_of
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import Bare, FileReader, Parsed, parse_body
-from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import INCREMENT, Manifest, Part
 from streamd.journal.record import encode_command, encode_select

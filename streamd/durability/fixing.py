@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
+from streamd.base.filesystem import READ_BYTES, FileSystem
 from streamd.durability.check import (
     Progress,
     Report,
@@ -18,7 +19,6 @@ from streamd.durability.check import (
 from streamd.durability.tally import Tally, legible
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import Bare, FileReader, Incomplete, Malformed, Parsed, parse_one, parse_unit
-from streamd.journal.filesystem import READ_BYTES, FileSystem
 from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import Manifest, Part

@@ -2,7 +2,7 @@
 
 from xxhash import xxh3_64
 
-from streamd.journal.filesystem import File, write_all
+from streamd.base.filesystem import File, write_all
 from streamd.journal.journal import Journal
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from streamd.base.errors import CommandError
+from streamd.base.filesystem import FileSystem
 from streamd.base.log import log
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
@@ -11,7 +12,6 @@ from streamd.durability.backups import Backups
 from streamd.durability.barrier import Barrier
 from streamd.durability.replay import Replay
 from streamd.durability.rewriting import Rewriting
-from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit, Syncs
 from streamd.journal.journal import Journal
 from streamd.journal.loader import Loader, LoadError

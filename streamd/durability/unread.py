@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from streamd.base.filesystem import FileSystem
 from streamd.configuration.server_options import Config
-from streamd.journal.filesystem import FileSystem
 
 _SNAPSHOT: Final = "dump.rdb"
 _MANIFEST: Final = ".manifest"

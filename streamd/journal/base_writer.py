@@ -6,7 +6,7 @@ clients are served meanwhile.
 
 from typing import Final
 
-from streamd.journal.filesystem import FileSystem, repeat, write_all
+from streamd.base.filesystem import FileSystem, repeat, write_all
 from streamd.journal.jobs import Pending, Submit
 from streamd.journal.manifest import Part
 from streamd.journal.record import DATABASES_LINE, FIRST_LINE_BYTES, encode_end, encode_run, encode_select

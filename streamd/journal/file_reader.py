@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from xxhash import xxh32_hexdigest
 
-from streamd.journal.filesystem import READ_BYTES, File, read_exactly
+from streamd.base.filesystem import READ_BYTES, File, read_exactly
 from streamd.journal.record import CUT_LINE, DATABASES_LINE, decode_first_line, decode_note, newer_format, run_hash
 
 LINE_BYTES_MAX: Final = 1024

@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from streamd.base.filesystem import File, FileSystem, Identity, NoFile, repeat
 from streamd.data.keyspace import Keyspace
 from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import File, FileSystem, Identity, NoFile, repeat
 from streamd.journal.jobs import Submit
 from streamd.journal.leftovers import ASIDE, leftovers
 from streamd.journal.loader import Loader

@@ -9,7 +9,7 @@ import re
 from contextlib import closing
 from typing import Final
 
-from streamd.journal.filesystem import FileSystem
+from streamd.base.filesystem import FileSystem
 from streamd.journal.manifest import BASE, INCREMENT, Manifest
 from streamd.journal.record import FIRST_LINE, FIRST_LINE_BYTES
 

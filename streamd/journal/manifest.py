@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from streamd.journal.filesystem import FileSystem, read_exactly, repeat, write_all
+from streamd.base.filesystem import FileSystem, read_exactly, repeat, write_all
 
 MANIFEST_BYTES_MAX: Final = 1024 * 1024
 

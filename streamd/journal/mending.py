@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from streamd.journal.filesystem import READ_BYTES, File, FileSystem, read_exactly, repeat, write_all
+from streamd.base.filesystem import READ_BYTES, File, FileSystem, read_exactly, repeat, write_all
 
 # Lines stay below what redis-server reads of one, 1,024 bytes.
 _FILLING_LINE_BYTES: Final = 1_000

@@ -5,9 +5,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from streamd.base.filesystem import File, FileSystem, write_all
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import Bare, FileReader, Parsed, Trouble
-from streamd.journal.filesystem import File, FileSystem, write_all
 from streamd.journal.leftovers import Unnamed, leftovers
 from streamd.journal.manifest import Manifest, ManifestError, Part
 from streamd.journal.mending import Change, change, stamp

@@ -33,12 +33,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from streamd.base.errors import reason_of
+from streamd.base.filesystem import FileSystem
 from streamd.data.keyspace import Keyspace
 from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.data.types import KeyValue, type_of
 from streamd.journal.base_writer import BaseWriter
 from streamd.journal.dump import dump_key
-from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS, FUNCTION, HISTORY

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from streamd.base.filesystem import File, repeat, write_all
 from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.journal.duplicates import DUPLICATES, DuplicateNotes, without_overtaken
-from streamd.journal.filesystem import File, repeat, write_all
 from streamd.journal.notes import NOTES
 from streamd.journal.record import (
     DATABASES_LINE,

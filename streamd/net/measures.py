@@ -3,8 +3,8 @@
 import asyncio
 from time import perf_counter_ns
 
+from streamd.base.filesystem import File, FileSystem
 from streamd.base.histogram import Histogram
-from streamd.journal.filesystem import File, FileSystem
 from streamd.net.connection import Connection
 from streamd.net.net_ports import ConnectionHost
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from streamd.base.clock import Clock, ManualClock
+from streamd.base.filesystem import FileSystem
 from streamd.base.heap import IdleTrim
 from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log
@@ -16,7 +17,6 @@ from streamd.configuration.server_options import Config, ConfigError
 from streamd.connected.replication_ports import Alone
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
-from streamd.journal.filesystem import FileSystem
 from streamd.journal.recovery import DamagedError
 from streamd.net import tls, unix_socket
 from streamd.net.admin import NO_LIBRARY, AdminConnection

@@ -3,7 +3,7 @@
 import errno
 import random
 
-from streamd.journal.filesystem import Identity, LockedError
+from streamd.base.filesystem import Identity, LockedError
 
 SECTOR = 64  # what is written to the platter as one; small, so that short histories tear in many places
 
@@ -18,14 +18,16 @@ class Inode:
 
 
 class SimulatedFile:
-    def __init__(self, disk: "SimulatedDisk", inode: Inode, path: str) -> None:
+    def __init__(self, disk: "SimulatedDisk", inode: Inode, path: str, may_write: bool = True) -> None:
         self._disk = disk
+        self._may_write = may_write
         self._path = path
         self._inode = inode
         self._open = True
 
     def write_at(self, offset: int, data: bytes) -> int:
         assert self._open
+        assert self._may_write
         data = data[: self._disk.step("write", len(data))]
         content = self._inode.data
         if len(content) < offset:
@@ -39,6 +41,16 @@ class SimulatedFile:
         self._disk.step("read")
         return bytes(self._inode.data[offset : offset + length])
 
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        assert self._open
+        self._disk.step("read_cached")
+        data = bytes(self._inode.data[offset : offset + length])
+        return data if len(data) == length and self._disk.is_cached else None
+
+    def read_ahead(self, offset: int, length: int) -> None:
+        assert self._open
+        self._disk.step("read_ahead")
+
     def size(self) -> int:
         assert self._open
         return len(self._inode.data)
@@ -51,8 +63,13 @@ class SimulatedFile:
 
     def sync(self) -> None:
         assert self._open
-        self._disk.step("sync")
-        self._inode.durable = bytes(self._inode.data)
+        try:
+            self._disk.step("sync")
+        except OSError as error:
+            if error.errno != errno.EINTR and self._disk.forgets:
+                self._inode.writes.clear()
+            raise
+        self._inode.durable = _with_all(self._inode) if self._disk.forgets else bytes(self._inode.data)
         self._inode.writes.clear()
 
     def push(self, offset: int, length: int) -> None:
@@ -67,6 +84,7 @@ class SimulatedFile:
     def close(self) -> None:
         assert self._open
         self._open = False
+        self._disk.open_files -= 1
 
 
 class SimulatedLock:
@@ -89,7 +107,8 @@ class SimulatedDisk:
 
     fail_at: the number of the operation (from 1) that fails; failure: an errno, "short" for a write that is cut in the
     middle, or "bug" for an exception that is no OSError. fails_for: how many operations fail from there on. operations:
-    how many there were.
+    how many there were. forgets: whether a sync that fails has the system drop what it was to write, so that the next
+    sync has nothing to do and succeeds. is_cached: whether reads need not wait. open_files: how many are open.
     """
 
     def __init__(self) -> None:
@@ -102,6 +121,9 @@ class SimulatedDisk:
         self.next_salt = 0x5A17 << 40
         self.failed: list[str] = []
         self.locked: dict[str, object] = {}
+        self.forgets = False
+        self.is_cached = True
+        self.open_files = 0
         self._removed: set[str] = set()
 
     def step(self, name: str, length: int = 0) -> int:
@@ -124,7 +146,24 @@ class SimulatedDisk:
             self.names[path] = Inode()
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return SimulatedFile(self, self.names[path], path)
+        return self._opened(path)
+
+    def create(self, path: str) -> SimulatedFile:
+        self.step("create")
+        if path in self.names:
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        self.names[path] = Inode()
+        return self._opened(path)
+
+    def open_to_read(self, path: str) -> SimulatedFile:
+        self.step("open")
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return self._opened(path, may_write=False)
+
+    def _opened(self, path: str, may_write: bool = True) -> SimulatedFile:
+        self.open_files += 1
+        return SimulatedFile(self, self.names[path], path, may_write)
 
     def salt(self) -> int:
         self.next_salt += 1
@@ -229,6 +268,17 @@ def _copy(inode: Inode) -> Inode:
     twin.durable = inode.durable
     twin.writes = list(inode.writes)
     return twin
+
+
+def _with_all(inode: Inode) -> bytes:
+    """Return what the disk has once all writes that the system has not forgotten are there."""
+    data = bytearray(inode.durable)
+    for change in inode.writes:
+        if isinstance(change, int):
+            del data[change:]
+        else:
+            _put(data, *change)
+    return bytes(data)
 
 
 def _after_power_loss(inode: Inode, chance: random.Random) -> bytes:

@@ -17,10 +17,10 @@ from bench.measure import Sample, alternate
 from demo.show import Display
 from streamd import cli, serving
 from streamd.backup import cli as backup_cli
+from streamd.base.filesystem import FileSystem
 from streamd.base.progress import ProgressLine
 from streamd.checking import data_directory
 from streamd.durability import check
-from streamd.journal.filesystem import FileSystem
 from tests.crash.restartable import DIRECTORY, Restartable
 from tests.integration.process import ServerProcess
 

@@ -1,4 +1,4 @@
-"""The file operations that the journal is made of, behind an object that tests replace."""
+"""The file operations that the journal and segment files are made of, behind an object that tests replace."""
 
 import errno
 import os
@@ -9,6 +9,9 @@ from typing import Any, Final, NamedTuple
 _sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 READ_BYTES: Final = 1024 * 1024
+
+# The flag of a read that returns only what the system's cache has; 0 where the system knows none.
+_NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 
 
 class Identity(NamedTuple):
@@ -31,6 +34,7 @@ class File:
         self._descriptor = descriptor
         self._path = path
         self._place: tuple[int, int] | None = None  # its device and inode, which no other file has while it is open
+        self._no_wait = _NO_WAIT
 
     def write_at(self, offset: int, data: bytes) -> int:
         """Write `data` or its beginning; return how many bytes. Raises: OSError."""
@@ -39,6 +43,28 @@ class File:
     def read_at(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes; empty at the end of the file. Raises: OSError."""
         return os.pread(self._descriptor, length, offset)
+
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        """Return `length` bytes if that needs no wait for the disk, else None: `read_at` gets them. Raises: OSError."""
+        if not self._no_wait:
+            return None
+        buffer = bytearray(length)
+        try:
+            got = os.preadv(self._descriptor, [buffer], offset, self._no_wait)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            # Some file systems do not know the flag, and some sandboxes forbid it: both will at the next read, too.
+            if error.errno in (errno.EOPNOTSUPP, errno.EPERM, errno.EINVAL, errno.ENOSYS):
+                self._no_wait = 0
+                return None
+            raise
+        return bytes(buffer) if got == length else None
+
+    def read_ahead(self, offset: int, length: int) -> None:
+        """Have the system begin to read a part from the disk into its cache; it promises nothing. Raises: OSError."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     def size(self) -> int:
         """Return the length in bytes. Raises: OSError."""
@@ -105,6 +131,18 @@ class FileSystem:
         """Open a file for reading and writing; with `create` a new, empty one in place of any that is there."""
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         return self.wrap(os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644), path)
+
+    def create(self, path: str) -> File:
+        """Make a new, empty file that its owner alone may read, for reading and writing. Raises: FileExistsError if
+        there is a file of that name.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        return self.wrap(os.open(path, flags, 0o600), path)
+
+    def open_to_read(self, path: str) -> File:
+        """Open a file for reading alone."""
+        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        return self.wrap(os.open(path, flags), path)
 
     def wrap(self, descriptor: int, path: str) -> File:
         """Return an open file."""

@@ -1,0 +1,358 @@
+"""The segment files of a directory: written once, read by blocks, unlinked when nothing has them any more.
+
+A file's way: *written* (other parts of this process may read it), then *durable* (its bytes and its name are on the
+disk: a base may name it), at last *dead* (nothing holds it), and unlinked.
+"""
+
+import re
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from streamd.base.filesystem import File, FileSystem, read_exactly, repeat, write_all
+from streamd.cold.block import Block, check
+from streamd.cold.format import ALIGNMENT, HEADER_BYTES, Damaged, Header, encode_header
+from streamd.cold.index import Footer, Index, Place, read_index
+
+# So many files are open at once: a quarter of the descriptors that a process commonly has, with room for clients.
+OPEN_FILES_MAX: Final = 512
+# Pieces are joined to writes of this size: to join more than a megabyte, Python lets other threads run.
+_WRITE_BYTES: Final = 1024 * 1024 + 1
+
+# The holders of a file. The mover that has written it, and has yet to sync it; a stream whose entries are in it; the
+# base that the manifest names, and the next one; a rewrite that runs; a backup or a replica's full sync; a reply that
+# is not finished.
+MOVER: Final = "mover"
+STREAM: Final = "stream"
+BASE: Final = "base"
+REWRITE: Final = "rewrite"
+BACKUP: Final = "backup"
+REPLY: Final = "reply"
+
+
+class SegmentFile:
+    """A segment file that is written whole.
+
+    holders: how many of each kind need it. is_durable: whether its bytes and its name are on the disk.
+    """
+
+    def __init__(self, number: int, path: str, header: Header, checksum: int, size: int, index: Index) -> None:
+        self.number = number
+        self.path = path
+        self.salt = header.salt
+        self.created_ms = header.created_ms
+        self.checksum = checksum
+        self.size = size
+        self.index = index
+        self.is_durable = False
+        self.holders: Counter[str] = Counter()
+        # For SegmentFiles: the open file, and how many reads use it.
+        self.file: File | None = None
+        self.users = 0
+
+
+class Writing:
+    """A segment file that is being written, by one thread; an error ends it, and removes the file."""
+
+    def __init__(self, store: "SegmentFiles", file: File, number: int, path: str, header: Header) -> None:
+        self.number = number
+        self.size = 0
+        self._store = store
+        self._file = file
+        self._path = path
+        self._header = header
+        self._footer = Footer()
+        self._pieces: list[bytes] = [encode_header(header)]
+        self._end = HEADER_BYTES  # where the next block begins; `size` is how far the file is written
+
+    def write(self, blocks: Iterable[Block]) -> None:
+        """Add blocks. Raises: OSError, after which the file is gone."""
+        try:
+            for block in blocks:
+                pieces = block.placed(self._header.salt, self._end)
+                size = sum(map(len, pieces))
+                self._footer.add(block, Place(self._end, size))
+                padding = -size % ALIGNMENT
+                self._pieces += pieces
+                self._pieces.append(bytes(padding))
+                self._end += size + padding
+            self._write_pieces()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def finish(self) -> SegmentFile:
+        """Write the footer; return the file, which can be read now, and which MOVER holds. Raises: OSError, after which
+        the file is gone.
+        """
+        try:
+            footer, trailer, checksum = self._footer.encode(self._end, self._header.salt)
+            self._pieces += (footer, trailer)
+            self._write_pieces()
+            index = self._footer.index()
+        except BaseException:
+            self.abandon()
+            raise
+        found = SegmentFile(self.number, self._path, self._header, checksum, self.size, index)
+        found.holders[MOVER] = 1
+        self._store.add(found, self._file)
+        return found
+
+    def abandon(self) -> None:
+        """Close and remove the file."""
+        self._store.remove(self.number, self._path, self._file)
+
+    def _write_pieces(self) -> None:
+        """Write all pieces; small ones together."""
+        together: list[bytes] = []
+        together_bytes = 0
+        for piece in self._pieces:
+            if len(piece) >= _WRITE_BYTES or together_bytes >= _WRITE_BYTES:
+                self._write(b"".join(together))
+                together, together_bytes = [], 0
+            if len(piece) >= _WRITE_BYTES:
+                self._write(piece)
+            else:
+                together.append(piece)
+                together_bytes += len(piece)
+        self._write(b"".join(together))
+        self._pieces = []
+
+    def _write(self, data: bytes) -> None:
+        write_all(self._file, self.size, data)
+        self.size += len(data)
+
+
+class SegmentFiles:
+    """The segment files of one directory, of which some are open.
+
+    Holders come and go in one thread. All that reads or writes files may run in another.
+
+    Shape: `_known` has the number of each file that is written or being written here. `_open`: the files with an open
+    descriptor, the one that was read longest ago first. `_dead`: the paths that are to be unlinked.
+    """
+
+    def __init__(self, files: FileSystem, directory: str, filename: str, number: int = 0) -> None:
+        """Look at the directory. Raises: OSError.
+
+        filename: that of the journal. number: the greatest number that any file ever had, as far as that is known; a
+        number that the directory has or had is never used again.
+        """
+        self._files = files
+        self._directory = directory
+        self._filename = filename
+        self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})\.seg")
+        self.number = max([number, *self._numbers().values()])
+        self._known: set[int] = set()
+        self._open: OrderedDict[int, SegmentFile] = OrderedDict()
+        self._dead: list[tuple[int, str]] = []
+        self._lock = threading.Lock()
+
+    def _numbers(self) -> dict[str, int]:
+        """Return the number of each segment file in the directory, by its name."""
+        matches = [(name, self._pattern.fullmatch(name)) for name in self._files.list(self._directory)]
+        return {name: int(match[1]) for name, match in matches if match is not None}
+
+    def path(self, number: int) -> str:
+        """Return the path of the file with a number."""
+        return f"{self._directory}/{self._filename}.{number}.seg"
+
+    # Writing.
+
+    def create(self, created_ms: int) -> Writing:
+        """Begin a file with a new number. Raises: OSError."""
+        while True:
+            self.number += 1
+            number, path = self.number, self.path(self.number)
+            try:
+                file = self._files.create(path)
+            except FileExistsError:
+                continue
+            self._known.add(number)
+            return Writing(self, file, number, path, Header(number, self._files.salt(), created_ms))
+
+    def sync(self, one: SegmentFile) -> None:
+        """Return when a written file and its name are on the disk: a base may name it from then on. Raises: OSError.
+
+        After an error the file has no name any more, and is never synced again: the system may take pages that it
+        could not write for written ones. Readers go on with the descriptor until the last holder is gone.
+        """
+        file = one.file
+        assert file is not None
+        try:
+            repeat(file.sync)
+            self._files.sync_directory(self._directory)
+        except BaseException:
+            self._unlink(one.number, one.path)
+            raise
+        one.is_durable = True
+
+    def add(self, one: SegmentFile, file: File) -> None:
+        """Take a file that is written whole; for `Writing`."""
+        with self._lock:
+            one.file = file
+            self._open[one.number] = one
+            self._close_some()
+
+    def remove(self, number: int, path: str, file: File) -> None:
+        """Remove a file that is not written whole; for `Writing`."""
+        _close(file)
+        self._known.discard(number)
+        self._unlink(number, path)
+
+    # A start.
+
+    def load(self, number: int, size: int, checksum: int) -> SegmentFile:
+        """Return the file that a base names, with its size and the checksum of its footer. Raises: Damaged, Unreadable,
+        OSError.
+        """
+        path = self.path(number)
+        opened = read_index(self._files, path)
+        if (opened.header.number, opened.size, opened.checksum) != (number, size, checksum):
+            raise Damaged(path, 0, "it is another file than the one that was written with this name")
+        found = SegmentFile(number, path, opened.header, checksum, size, opened.blocks)
+        found.is_durable = True
+        self.number = max(self.number, number)
+        self._known.add(number)
+        return found
+
+    def unlink_orphans(self) -> list[str]:
+        """Unlink the segment files that are neither loaded nor written here; return their names. Raises: OSError.
+
+        A crash leaves them: no base names them, and all that is in them is in the journal.
+        """
+        orphans = sorted(name for name, number in self._numbers().items() if number not in self._known)
+        for name in orphans:
+            self._files.unlink(f"{self._directory}/{name}")
+        return orphans
+
+    # Holders.
+
+    def hold(self, one: SegmentFile, holder: str) -> None:
+        """Keep a file until `release` is called as often. A dead file cannot be held; by a base, only a durable one."""
+        assert one.number in self._known
+        assert one.is_durable or holder != BASE
+        one.holders[holder] += 1
+
+    def release(self, one: SegmentFile, holder: str) -> None:
+        """Let go of a file; the last holder leaves it to `unlink_dead`."""
+        assert one.holders[holder] > 0
+        one.holders[holder] -= 1
+        if one.holders.total() == 0:
+            self._known.discard(one.number)
+            self._dead.append((one.number, one.path))
+
+    def unlink_dead(self) -> int:
+        """Unlink the files that nothing holds; return how many. Raises: OSError, after all were tried; the next call
+        tries again.
+
+        Their space may take a while to free, so this is for a thread.
+        """
+        done, error = 0, None
+        for one in [*self._dead]:
+            number, path = one
+            self._close(number)
+            try:
+                self._files.unlink(path)
+            except FileNotFoundError:
+                pass
+            except OSError as failure:
+                error = failure
+                continue
+            self._dead.remove(one)
+            done += 1
+        if error is not None:
+            raise error
+        return done
+
+    def _unlink(self, number: int, path: str) -> None:
+        """Unlink a file that failed, now or later."""
+        try:
+            self._files.unlink(path)
+        except OSError:
+            self._dead.append((number, path))
+
+    # Reading.
+
+    def read(self, one: SegmentFile, place: Place) -> bytes:
+        """Return a block, checked. Raises: Damaged, OSError."""
+        file = self._borrow(one)
+        try:
+            data = read_exactly(file, place.offset, place.size)
+        finally:
+            self._give_back(one)
+        check(data, place.size, one.salt, place.offset, one.path)
+        return data
+
+    def read_cached(self, one: SegmentFile, place: Place) -> bytes | None:
+        """Return a block, checked, if that needs no wait for the disk, else None. Raises: Damaged, OSError."""
+        file = self._borrow(one)
+        try:
+            data = file.read_cached(place.offset, place.size)
+        finally:
+            self._give_back(one)
+        if data is not None:
+            check(data, place.size, one.salt, place.offset, one.path)
+        return data
+
+    def read_ahead(self, one: SegmentFile, places: Collection[Place]) -> None:
+        """Have the system begin to read blocks. Raises: OSError."""
+        file = self._borrow(one)
+        try:
+            for place in places:
+                file.read_ahead(place.offset, place.size)
+        finally:
+            self._give_back(one)
+
+    def _borrow(self, one: SegmentFile) -> File:
+        """Return the open file; it stays open until `_give_back`."""
+        with self._lock:
+            if one.file is None:
+                one.file = self._files.open_to_read(one.path)
+                self._open[one.number] = one
+            else:
+                self._open.move_to_end(one.number)
+            one.users += 1
+            self._close_some()
+            return one.file
+
+    def _give_back(self, one: SegmentFile) -> None:
+        with self._lock:
+            one.users -= 1
+            if not one.users and one.number not in self._known and one.number in self._open:
+                self._close_one(one)
+
+    def _close_some(self) -> None:
+        """Close files until the bound is kept, those first that were read longest ago; the lock is held."""
+        if len(self._open) <= OPEN_FILES_MAX:
+            return
+        for one in [*self._open.values()]:
+            if not one.users and one.is_durable:
+                self._close_one(one)
+                if len(self._open) <= OPEN_FILES_MAX:
+                    return
+
+    def _close(self, number: int) -> None:
+        with self._lock:
+            one = self._open.get(number)
+            if one is not None and not one.users:
+                self._close_one(one)
+
+    def _close_one(self, one: SegmentFile) -> None:
+        del self._open[one.number]
+        if one.file is not None:
+            _close(one.file)
+            one.file = None
+
+    def close(self) -> None:
+        """Close all files."""
+        for number in [*self._open]:
+            self._close(number)
+
+
+def _close(file: File) -> None:
+    try:
+        file.close()
+    except OSError:
+        pass
