@@ -78,26 +78,31 @@ def test_the_pauses_begin_again_after_a_link_that_held(caplog):
         pass_s(world, 3)
 
 
-def test_two_replicas_of_each_other_keep_their_data_and_ask_without_haste(caplog):
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_a_ring_of_replicas_keeps_its_data_sends_nothing_round_and_asks_without_haste(caplog, length):
+    """(Redis 8.10.2 shows all links of such a ring as up, too.)"""
     world = World()
-    one, other = Node(world, 1), Node(world, 2)
-    one.ask("SET k v")
-    other.ask("REPLICAOF 127.0.0.1 1")
-    world.link_up(other, one)
-    before = state_of(one)
-    attempts = attempts_of(one), attempts_of(other)
-    one.ask("REPLICAOF 127.0.0.1 2")
+    first, *others = nodes = [Node(world, port) for port in range(1, length + 1)]
+    first.ask("SET k v")
+    for node, primary in zip(others, nodes, strict=False):
+        node.ask(f"REPLICAOF 127.0.0.1 {primary.port}")
+        world.link_up(node, primary)
+    before, offset = state_of(first), first.offset
+    attempts = [attempts_of(node) for node in nodes]
+    first.ask(f"REPLICAOF 127.0.0.1 {nodes[-1].port}")
     pass_s(world, 60)
-    for node, tried in zip((one, other), attempts, strict=True):
+    for node, tried in zip(nodes, attempts, strict=True):
         assert state_of(node) == before
+        assert node.offset == offset
         assert node.fields()["role"] == "slave"
         assert len(tried) <= 61
         assert node.engine.state.stats.internal_errors == 0
-    assert len(lines_of(caplog, "NOMASTERLINK")) <= 4
-    other.ask("REPLICAOF NO ONE")
-    other.ask("SET k w")
-    world.link_up(one, other)
-    assert state_of(one) == state_of(other)
+    assert len(lines_of(caplog, "NOMASTERLINK")) <= 2 * length
+    nodes[-1].ask("REPLICAOF NO ONE")
+    nodes[-1].ask("SET k w")
+    for node in nodes[:-1]:
+        world.link_up(node, nodes[-1])
+        assert state_of(node) == state_of(nodes[-1])
 
 
 @pytest.mark.parametrize("auth", ["wrong", ""])
