@@ -6,13 +6,14 @@
 The producer asks Sentinel for the primary. It gives each order a name, and waits until so many replicas have it. After
 an error, or if too few replicas have it, the producer sends the same order again, to the server that is then the
 primary. `--sentinel` is given once for each Sentinel. `--replicas` has to be the number of all replicas that Sentinel
-may elect.
+may elect. The password of the servers, if they have one, stands in the variable REDISCLI_AUTH.
 
 Ends with exit code 0 if each order is there once, in order, else 1. Without --sentinel and --url it starts a server of
 its own, which has no replicas.
 """
 
 import argparse
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -83,7 +84,8 @@ def main() -> int:
         if arguments.sentinel:
             places = [(host, int(port)) for host, _, port in (one.rpartition(":") for one in arguments.sentinel)]
             sentinel = Sentinel(places, socket_timeout=TIMEOUT_S)
-            primary = sentinel.master_for(arguments.name, socket_timeout=TIMEOUT_S)
+            password = os.environ.get("REDISCLI_AUTH")
+            primary = sentinel.master_for(arguments.name, socket_timeout=TIMEOUT_S, password=password)
         else:
             if arguments.url is None:
                 from streamd.testing import Clock, EmbeddedServer

@@ -44,6 +44,7 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
+        message = message.replace("expected 2 arguments", "give host and port of the primary, as in 10.0.0.5 6379")
         raise Failure(EXIT_USAGE, f"{message} (see {self.prog} --help)")
 
 
@@ -124,13 +125,15 @@ def _first_unknown(parser: argparse.ArgumentParser, words: list[str]) -> tuple[a
 
 def _unknown(word: str, command: argparse.ArgumentParser) -> str:
     from streamd.configuration.layers import nearest, without_flag
-    from streamd.configuration.server_options import meant
+    from streamd.configuration.server_options import ALIASES, OPTIONS, meant
 
     if not word.startswith("--"):
         return f"{word} is not known (see {command.prog} --help)"
     name = word.removeprefix("--").partition("=")[0]
     if command.prog == "streamd serve":
         near = nearest(name).replace("'", "'--", 1)
+        if name in ALIASES and OPTIONS[ALIASES[name]].flag:
+            near = f"; did you mean '--{ALIASES[name]}'?"
         return without_flag(name) or f"{word} is not known{near}"
     names = [one.removeprefix("--") for action in command._actions for one in action.option_strings]
     near = meant(name, names).replace("'", "'--", 1)

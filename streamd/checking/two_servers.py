@@ -60,7 +60,9 @@ class _Server:
     def __init__(self, url: str) -> None:
         """url: or the name of a variable that has it. Raises: Failure, here and in each method, with one line."""
         if "://" not in url:
-            url = os.environ.get(url, url)
+            if url not in os.environ:
+                raise Failure(EXIT_USAGE, f"check: {url} is neither a URL nor the name of a variable that is set")
+            url = os.environ[url]
         self.place = without_password(url)
         try:
             self._client: redis.Redis = connect(url, "--compare")

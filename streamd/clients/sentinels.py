@@ -129,6 +129,13 @@ class _Following(redis.Connection):
         self._sentinels = sentinels
         super().__init__(**settings)
 
+    def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Begin to talk to the server. Raises: redis.RedisError."""
+        try:
+            super().on_connect_check_health(check_health)
+        except redis.AuthenticationError as error:
+            raise redis.ResponseError(str(error)) from error  # (a ConnectionError would be waited out)
+
     def _connect(self) -> Any:  # (the one function that every way to connect takes)
         self.host, self.port = self._sentinels.find()
         return super()._connect()
@@ -154,6 +161,13 @@ class _FollowingAsync(redis.asyncio.Connection):
     def __init__(self, *, sentinels: Sentinels, **settings: Any) -> None:
         self._sentinels = sentinels
         super().__init__(**settings)
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Begin to talk to the server. Raises: redis.RedisError."""
+        try:
+            await super().on_connect_check_health(check_health)
+        except redis.AuthenticationError as error:
+            raise redis.ResponseError(str(error)) from error
 
     async def _connect(self) -> None:
         self.host, self.port = await self._sentinels.find_async()

@@ -15,27 +15,19 @@ from streamd.durability.incoming import Incoming
 from streamd.replication.copy_lines import words_of
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
 from streamd.replication.history import History
+from streamd.replication.link_faults import IS_PRIMARY, LinkFault, advised
 from streamd.replication.standing import Standing
 
 LINE_BYTES_MAX: Final = 1_024
 # How a primary answers `REPLCONF streamd-version`: with its own one.
 VERSION_WORD: Final = "streamd"
 FILES_MAX: Final = 64
-IS_PRIMARY: Final = "ERR PSYNC FAILOVER can't be sent to a master."
 _PAUSES_S: Final = (1, 2, 4, 8, 16, 30)
 _SAID_EVERY_MS: Final = 60_000
 # A replica that needs the whole state again before that is too slow for its primary: it comes ever later.
 _COPY_HOLDS_MS: Final = 60_000
 _REPLID: Final = re.compile("[0-9a-f]{40}")
 _OFFSET: Final = re.compile("[0-9]{1,18}")
-
-
-class LinkFault(Exception):
-    """Why a link ends. is_soon: the primary will be ready in a moment, so the next try comes after a second."""
-
-    def __init__(self, reason: str, is_soon: bool = False) -> None:
-        super().__init__(reason)
-        self.is_soon = is_soon
 
 
 class Host(Protocol):
@@ -126,7 +118,7 @@ class Link:
         self._offset = self._last = 0
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
-        self._said: dict[str, int] = {}
+        self._said: dict[tuple[str, int, str], int] = {}
         self._must_copy = self._may_empty = self._promotes = self._is_copied = False
         self._is_promoted: bool | None = False  # the server that is to become the primary: None while that is unknown
         self._too_old: LinkFault | None = None
@@ -287,22 +279,32 @@ class Link:
             if not is_known or not 1 <= int(words[1]) <= FILES_MAX:
                 raise LinkFault("what answers speaks another protocol")
             self._last, self._origin = int(words[3], 16), words[4].decode()
-            if not self._may_empty and self._host.keys() and self._is_foreign(is_empty=not int(words[2])):
-                raise LinkFault(
-                    f"it has another data set, so the {self._host.keys()} keys here are kept; "
-                    "send REPLICAOF again to have them replaced"
-                )
+            if self._host.keys():
+                self._look_at_what_is_here(is_empty=not int(words[2]))
             self._incoming = self._host.receive(int(words[1]))
             self.state = "sync"
         else:
             self._take_reply(line)
 
+    def _look_at_what_is_here(self, *, is_empty: bool) -> None:
+        """Keep the state here if that of the primary has nothing to do with it; else say which state is replaced."""
+        count, history = self._host.keys(), self._standing.history
+        keys = "1 key" if count == 1 else f"{count} keys"
+        if not self._may_empty and self._is_foreign(is_empty=is_empty):
+            host, port = self._standing.primary or ("", 0)
+            raise LinkFault(
+                f"it has another data set, so {keys} here {'is' if count == 1 else 'are'} kept: REPLICAOF NO ONE makes "
+                f"this server a primary, REPLICAOF {host} {port} replaces them"
+            )
+        if self._replid != history.replid:
+            text = "the state of the primary replaces the %s here, those of the history %s at offset %d"
+            log.warning("replica-replaces", text, keys, history.replid, history.offset)
+
     def _is_foreign(self, *, is_empty: bool) -> bool:
         """Return whether the state here may not make room for that of the primary.
 
-        A primary that has lost its data begins another data set. It does not have to be empty still: clients that
-        write again and again may be faster than its replicas. A server that never was in replication has the data set
-        of nobody, so that only an empty primary is refused.
+        A primary that has lost its data begins another data set. It does not have to be empty still: clients that write
+        again and again may be faster than its replicas. A state without an origin may be replaced, but not by nothing.
         """
         origin = self._standing.history.origin
         return self._origin != origin and (origin != NO_ID or is_empty)
@@ -341,7 +343,7 @@ class Link:
             self._introduce()
         elif step.isdigit():  # whether it knows a REPLCONF does not matter
             if text.startswith(("NOAUTH", "NOPERM")):
-                raise LinkFault(f"the primary says: {text}; set masteruser and masterauth")
+                raise LinkFault(f"the primary says: {advised(text)}")
             if text.startswith(VERSION_WORD):
                 self._look_at_version(text.removeprefix(VERSION_WORD).strip())
             self._step = str(int(step) - 1)
@@ -399,7 +401,7 @@ class Link:
                 if self._is_promoted:
                     self._ask_for_stream()
                     return
-            raise LinkFault(f"the primary says: {text}", is_soon)
+            raise LinkFault(f"the primary says: {advised(text)}", is_soon)
         if words[-1:] != ["streamd"]:
             raise LinkFault("the primary is no streamd, and streamd cannot follow it yet")
         if len(words) < 3 or not _REPLID.fullmatch(words[1]):
@@ -467,12 +469,12 @@ class Link:
 
     def _say(self, reason: str, pause_s: int) -> None:
         now_ms = self._now_ms()
-        if now_ms - self._said.get(reason, -_SAID_EVERY_MS) < _SAID_EVERY_MS:
+        host, port = self._standing.primary or ("", 0)
+        if now_ms - self._said.get((host, port, reason), -_SAID_EVERY_MS) < _SAID_EVERY_MS:
             return
         if len(self._said) > 100:
             self._said.clear()
-        self._said[reason] = now_ms
-        host, port = self._standing.primary or ("", 0)
+        self._said[host, port, reason] = now_ms
         log.warning("replica-link", "the primary at %s:%d: %s; again in %d s", host, port, reason, pause_s)
 
 

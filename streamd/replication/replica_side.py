@@ -15,9 +15,10 @@ from streamd.journal.recovery import DamagedError
 from streamd.replication.applying import CannotFollow, FrameApplier
 from streamd.replication.clock_skew import ClockSkew
 from streamd.replication.feeding import Feeding
-from streamd.replication.following import Link, LinkFault
+from streamd.replication.following import Link
 from streamd.replication.frame import Frame
 from streamd.replication.history import History
+from streamd.replication.link_faults import LinkFault
 from streamd.replication.standing import Standing
 from streamd.replication.taking_over import TakingOver, TornState
 

@@ -12,8 +12,8 @@ from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
 from streamd.replication.failover import UNDER_WAY, Failover
 from streamd.replication.feeding import Feeding
-from streamd.replication.following import IS_PRIMARY
 from streamd.replication.history import NO_OFFSET
+from streamd.replication.link_faults import IS_PRIMARY, NOT_LINKED
 from streamd.replication.replica_side import Network, ReplicaSide
 from streamd.replication.standing import ENDED, Standing, noted
 
@@ -104,6 +104,8 @@ class Replication:
     def begin(self) -> None:
         """Begin, with the journal ready for writing."""
         if self.standing.is_replica:
+            if not self.standing.was_noted and self.side.keys():
+                self.standing.name_origin()  # what an option says does not make these data those of its primary
             self._become_replica()
         elif self.standing.was_noted:
             self.feeding.begin()
@@ -258,13 +260,14 @@ class Replication:
         if why is None:
             self._end_waits()
             self._note()
-            self.failover.end("the replica is the primary")
+            host, port = self.standing.primary or ("", 0)
+            self.failover.end(f"{host}:{port} is the primary now, and this server its replica")
             return
         self.standing.primary = None
         self._state.set_replica(None)
         self.look_at_link()
         self.feeding.begin()
-        self.failover.end(why)
+        self.failover.end(f"this server is the primary again: {why}")
 
     def _become_replica(self, may_empty: bool = False) -> None:
         writer = self._persistence.journal.writer
@@ -319,7 +322,7 @@ class Replication:
 
     def _check_linked(self) -> None:
         if self.standing.is_replica and self.link.state != "connected":
-            raise CommandError("NOMASTERLINK Can't SYNC while not connected with my master")
+            raise CommandError(NOT_LINKED)
 
     def acknowledge(self, client: Client, offset: int, synced: int | None) -> None:
         """Note how far a replica is."""

@@ -102,3 +102,49 @@ def test_a_machine_that_was_told_to_follow_does_so_though_it_starts_again_before
 
     world.link_up(primary, replica)
     assert primary.ask("GET k") == b"$1\r\nv\r\n"
+
+
+def said(caplog, event):
+    """Return the lines of a kind in the log."""
+    return [one.getMessage() for one in caplog.records if event in one.getMessage()]
+
+
+def test_a_refusal_names_both_ways_on_and_what_is_replaced_is_said(world, caplog):
+    primary, replica = lose(world, 1), world.nodes[2]
+    assert refuses(replica)
+    line = said(caplog, "another data set")[0]
+    assert "so 1 key here is kept: REPLICAOF NO ONE makes this server a primary, REPLICAOF 127.0.0.1 1 replaces" in line
+    assert said(caplog, "replaces the 1 key here") == []
+
+    history = replica.replication.standing.history
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    (line,) = said(caplog, "replaces the 1 key here")
+    assert line.endswith(f"those of the history {history.replid} at offset {history.offset}")
+
+
+def test_a_server_with_data_of_its_own_that_is_only_started_as_a_replica_keeps_them(caplog):
+    world = World(3)
+    primary, other = Node(world, 1), Node(world, 2)
+    primary.ask("SET there v")
+    other.ask("SET k v")
+    other.die()
+    other = other.start_again()
+    other.replication.standing.primary = ("127.0.0.1", 1)  # as by --replicaof
+    other.replication.begin()
+    assert refuses(other)
+    other.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(other, primary)
+    assert other.ask("GET there") == b"$1\r\nv\r\n"
+
+
+def test_the_same_reason_is_said_of_each_primary(world, caplog):
+    replica = world.nodes[2]
+    for port in (77, 78, 77):
+        replica.ask(f"REPLICAOF 127.0.0.1 {port}")
+        attempts = replica.replication.link.attempts
+        world.go_on(lambda attempts=attempts: replica.replication.link.attempts > attempts + 1)
+    assert [line.split(": ")[0] for line in said(caplog, "refused")] == [
+        "the primary at 127.0.0.1:77",
+        "the primary at 127.0.0.1:78",
+    ]

@@ -71,7 +71,7 @@ def test_a_replica_needs_each_of_its_rules(tmp_path: Path, monkeypatch: pytest.M
             replica = Node(tmp_path / f"replica{rule}", "--replicaof", "127.0.0.1", str(primary.port), *options())
             try:
                 log = (tmp_path / f"replica{rule}.log").read_text
-                wait_until(lambda log=log: "the primary says: NOPERM" in log(), f"it needs {rule}")
+                wait_until(lambda log=log: "this user needs +ping +psync +replconf" in log(), f"it needs {rule}")
                 assert not replica.is_linked()
                 primary.client.execute_command("ACL", "SETUSER", "copy", rule)
                 wait_until(replica.is_linked, "with the rule it is linked")

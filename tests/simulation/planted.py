@@ -128,7 +128,7 @@ def offset_of_a_copy() -> list[Replaced]:
 
 def stranger_is_followed() -> list[Replaced]:
     """A replica takes the state of a machine that has come back without its disk."""
-    return [(Link, "_is_foreign", lambda self, is_empty: False)]
+    return [(Link, "_is_foreign", lambda self, *, is_empty: False)]
 
 
 BUGS: dict[str, Callable[[], list[Replaced]]] = {

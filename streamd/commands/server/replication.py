@@ -8,6 +8,7 @@ from streamd.base.version import VERSION
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.connected.blocking import BLOCKED
+from streamd.connected.replication_ports import NO_JOURNAL
 from streamd.resp.types import NO_REPLY, Reply
 
 _ADMIN = "admin noscript stale"
@@ -103,6 +104,8 @@ def replconf(context: Context, args: list[bytes]) -> Reply:
 def psync(context: Context, args: list[bytes]) -> Reply:
     """Follow this server: get what a replica lacks, or the whole state, and then all that changes."""
     replication, client = context.state.replication, context.client
+    if context.state.journal is None:
+        raise CommandError(NO_JOURNAL)
     if b"streamd" not in replication.greet(client).can:
         raise CommandError("NOMASTERLINK this server sends its effects to replicas of streamd only")
     wanted = parse_integer(args[2])
