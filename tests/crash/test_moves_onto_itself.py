@@ -27,7 +27,8 @@ def test_a_restart_keeps_the_expiry(move, elements):
     server = Restartable()
     for request in (f"RPUSH l {elements}", "PEXPIRE l 100000", move):
         reply = server.send(*request.split())
-        assert reply is not None and not reply.startswith(b"-")
+        assert reply is not None
+        assert not reply.startswith(b"-")
     before = dump(server.engine)
     assert before[0, b"l"][1] is not None
 
