@@ -110,7 +110,8 @@ class Replication:
         if self.standing.was_noted:
             # The note of an end in order counts no more once anything is written: a power loss must not bring it back.
             self._note()
-            self._persistence.write_now()
+            self._persistence.note_new_defaults()
+            self._settle()
             self._persistence.journal.sync()
 
     def close(self) -> None:
