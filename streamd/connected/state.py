@@ -115,7 +115,7 @@ class State:
     slow_ns: times above it are noted, in the slow log or for LATENCY. log_slow_ns: in the slow log.
     started_ms: the Unix time of the start.
     pause_until_ms: the monotonic time until which clients are paused, 0: they are not; pause_writes_only: which of
-        their commands.
+        their commands. writes_wait: a failover has begun, and writes wait for its end, whatever that pause says.
     forget(client): ends a client, and all that it waits for.
     active_expire: whether expired keys are removed in the background; scripts_may_all: whether scripts may call
         commands that are not for them; both for tests, see DEBUG.
@@ -146,7 +146,7 @@ class State:
         self.users = users
         self.refusals = RefusalLog()
         self.pause_until_ms = 0
-        self.pause_writes_only = False
+        self.pause_writes_only = self.writes_wait = False
         self.paused: list[Client] = []
         self.on_restricted: Callable[[frozenset[str] | None], None] = lambda flags: None
         self.slow_ns = self.log_slow_ns = 0
@@ -257,6 +257,7 @@ class State:
             or self.stale is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
+            or self.writes_wait
             or self.scripts_may_all
         ):
             self.on_restricted(None)

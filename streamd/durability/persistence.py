@@ -62,6 +62,7 @@ class Persistence:
         self.submit_beside = submit_beside
         self.on_synced: Callable[[], None] = lambda: None
         self.history: list[bytes] | None = None
+        self._loaded_defaults: tuple[int, int] | None = None
         self.backups = Backups(self.journal, self.rewriting, state.clock)
         for name in ("stream-idmp-duration", "stream-idmp-maxsize"):
             config.on_change(name, self._note_defaults)
@@ -88,6 +89,7 @@ class Persistence:
                 replay.finish()
             self.history = replay.history
             if ended:
+                self._loaded_defaults = replay.defaults
                 if self._state.read_only is not None or self.history is not None:
                     self._state.stream_defaults = replay.defaults
                 return
@@ -102,7 +104,8 @@ class Persistence:
         self._state.records = []
         self._state.journal = self
         self._state.set_loading(False)
-        self._note_defaults()
+        if self.history is None:
+            self._note_defaults()  # else see note_new_defaults
         self._hand_over()
         self.journal.write()
         self.journal.sync()
@@ -263,9 +266,19 @@ class Persistence:
     def _note_defaults(self) -> None:
         """Record the settings of new streams: a stream's first record does not have them."""
         if self._state.records is not None and self._state.journal is self and self._state.read_only is None:
-            config = self._state.config
-            settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
-            self._state.record(0, [DEFAULTS, *(b"%d" % number for number in settings)], changes=0)
+            self._state.record(0, [DEFAULTS, *(b"%d" % number for number in self._defaults())], changes=0)
+
+    def _defaults(self) -> tuple[int, int]:
+        config = self._state.config
+        return config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize")
+
+    def note_new_defaults(self) -> None:
+        """Record the settings of new streams if the loaded journal has others, as an effect that replicas get, too.
+
+        (Replicas that go on where they were have those of before the start.)
+        """
+        if self._defaults() != self._loaded_defaults:
+            self._note_defaults()
 
     def lead(self) -> None:
         """Make the notes of a new primary durable, before it answers the first write. Raises: OSError."""

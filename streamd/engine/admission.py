@@ -136,12 +136,17 @@ def _named_flags(command: Command, client: Context, request: list[bytes]) -> fro
 def postpone(command: Command, client: Context, request: list[bytes]) -> bool:
     """Park a paused client with its request, which runs again when the pause is over; return whether it was."""
     state = client.state
-    if state.pause_until_ms <= state.clock.monotonic_ms() or client.in_unit:
+    now_ms = state.clock.monotonic_ms()
+    is_paused = state.pause_until_ms > now_ms
+    if not (is_paused or state.writes_wait):
         return False
-    if state.pause_writes_only and not _may_write(command, client, request):
+    if client.in_unit or client.kind == "replica":  # whose acknowledgements show that it is there
         return False
+    if (state.pause_writes_only or not is_paused) and not _may_write(command, client, request):
+        return False
+    until_ms = None if state.writes_wait else state.pause_until_ms
     client.backlog.appendleft(request)
-    state.blocked.add(client, client.db, (), state.pause_until_ms, lambda: BLOCKED, NO_REPLY)
+    state.blocked.add(client, client.db, (), until_ms, lambda: BLOCKED, NO_REPLY)
     state.paused.append(client)
     return True
 

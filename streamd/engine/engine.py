@@ -315,7 +315,7 @@ class Engine:
                 client.close_soon = True
                 return None, NO_REPLY
             return None, self.calls.reject(client, command, error)
-        if state.pause_until_ms and postpone(command, client, request):
+        if (state.pause_until_ms or state.writes_wait) and postpone(command, client, request):
             return None, BLOCKED
         if client.transaction is not None and not client.in_unit and command.name not in NOT_QUEUED:
             client.transaction.append(request)

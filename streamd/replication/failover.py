@@ -12,7 +12,6 @@ from streamd.replication.standing import Standing
 NONE: Final = "no-failover"
 WAITING: Final = "waiting-for-sync"
 UNDER_WAY: Final = "failover-in-progress"
-_EVER_MS: Final = 2**40
 
 
 class Failover:
@@ -53,8 +52,7 @@ class Failover:
         self.state, self._target, self._is_forced = WAITING, target, is_forced
         now_ms = self._state.time.monotonic_ms
         self._until_ms = None if timeout_ms is None else now_ms + timeout_ms
-        self._state.pause_until_ms = now_ms + _EVER_MS
-        self._state.pause_writes_only = True
+        self._state.writes_wait = True
         self._state.restrict()
         self._feeding.ask_all()
         log.warning("failover", "a failover begins: writers wait for a replica that has all")
@@ -71,7 +69,12 @@ class Failover:
             return
         self.state = NONE
         log.warning("failover-ended", "the failover has ended: %s", why)
+        state = self._state
+        state.writes_wait = False
+        until_ms = state.pause_until_ms
         self._end_pause()
+        state.pause_until_ms = until_ms  # a pause of CLIENT PAUSE goes on: who is still to wait parks again
+        state.restrict()
 
     def tick(self) -> None:
         """Hand over as soon as a replica has all; give up when the time is over."""

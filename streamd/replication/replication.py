@@ -10,7 +10,7 @@ from streamd.connected.client import Client
 from streamd.connected.replication_ports import Greeting, ReplicaFacts, backlog_fields
 from streamd.connected.state import State
 from streamd.durability.persistence import Persistence
-from streamd.replication.failover import UNDER_WAY, Failover
+from streamd.replication.failover import NONE, UNDER_WAY, Failover
 from streamd.replication.feeding import Feeding
 from streamd.replication.history import NO_OFFSET
 from streamd.replication.link_faults import IS_PRIMARY, NOT_LINKED
@@ -112,7 +112,8 @@ class Replication:
         if self.standing.was_noted:
             # The note of an end in order counts no more once anything is written: a power loss must not bring it back.
             self._note()
-            self._persistence.write_now()
+            self._persistence.note_new_defaults()
+            self._settle()
             self._persistence.journal.sync()
 
     def close(self) -> None:
@@ -191,6 +192,7 @@ class Replication:
 
     def follow(self, host: str, port: int) -> bool:
         """Become a replica of a server; return False if it is that already. Raises: CommandError."""
+        self._refuse_amid_failover()
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
                 self.side.start(may_empty=True)
@@ -213,6 +215,7 @@ class Replication:
     def lead(self) -> None:
         """Become a primary that continues the history of the one before. Raises: CommandError; then it has not."""
         standing = self.standing
+        self._refuse_amid_failover()
         if not standing.is_replica:
             return
         try:
@@ -237,6 +240,11 @@ class Replication:
             raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
         self.feeding.let_go()  # they come again, and learn the new ID
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
+
+    def _refuse_amid_failover(self) -> None:
+        """Raise a CommandError during a failover: it gives this server a role itself, or is aborted first."""
+        if self.failover.state != NONE:
+            raise CommandError("ERR REPLICAOF not allowed while failing over.")
 
     def _leave_history(self) -> None:
         """Ship what this primary has written as the last of its history; if that cannot be, the history ends before."""

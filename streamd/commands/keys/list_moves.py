@@ -9,6 +9,7 @@ from streamd.catalog.arguments import Arguments, parse_wait_ms
 from streamd.catalog.counted_keys import CountedKeys
 from streamd.commands.keys.lists import end_if_empty, pop_elements, push_elements
 from streamd.commands.keys.waiting import parse_several, take_first, take_or_wait
+from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -73,6 +74,24 @@ def blmpop(context: Context, args: list[bytes]) -> Reply:
     )  # fmt: skip
 
 
+def _record_and_push(
+    context: Context, source: bytes, target: bytes, left: ElementList, taken: list[bytes], from_left: bool,
+    to_left: bool,
+) -> None:  # fmt: skip
+    """Put what was taken from a list at an end of another one, and record both. left: what is left of the first.
+
+    For each key a record of its own, as a rewrite asks: one key may be written already and the other not.
+    """
+    # A list that gives itself all that it has stays. If its records emptied it first, its expiry would end with it.
+    stays = source == target and not left
+    count = b"%d" % len(taken)
+    if not stays:
+        context.record(b"LPOP" if from_left else b"RPOP", source, count, changes=len(taken))
+    push_elements(context, target, taken, to_left, 0)
+    if stays:
+        context.record(b"RPOP" if to_left else b"LPOP", source, count, changes=len(taken))
+
+
 def _move(context: Context, source: bytes, target: bytes, from_left: bool, to_left: bool) -> bytes:
     """Move one element of a list that is there and return it. Raises: WrongType."""
     db = context.db
@@ -80,9 +99,7 @@ def _move(context: Context, source: bytes, target: bytes, from_left: bool, to_le
     assert value is not None
     db.get_as(target, LIST)
     element = value.popleft() if from_left else value.pop()
-    # For each key a record of its own, as a rewrite asks: one key may be written already and the other not.
-    context.record(b"LPOP" if from_left else b"RPOP", source, b"1")
-    push_elements(context, target, [element], to_left, 0)
+    _record_and_push(context, source, target, value, [element], from_left, to_left)
     context.changed(source, "l", "lpop" if from_left else "rpop")
     end_if_empty(context, source, value)
     return element
@@ -186,12 +203,11 @@ def _mover(context: Context, target: bytes, move: _Move) -> Callable[[bytes], Re
         taken = value.take(move.count, move.from_left)
         if move.from_left == move.reverses:
             taken.reverse()
-        # For each key a record of its own, as for LMOVE.
-        context.record(b"LPOP" if move.from_left else b"RPOP", source, b"%d" % len(taken), changes=len(taken))
         popped = "lpop" if move.from_left else "rpop"
         if source == target:
             context.changed(source, "l", popped)
-        push_elements(context, target, taken[::-1] if move.to_left else taken, move.to_left, 0)
+        pushed = taken[::-1] if move.to_left else taken
+        _record_and_push(context, source, target, value, pushed, move.from_left, move.to_left)
         if source != target:
             context.changed(source, "l", popped)
         end_if_empty(context, source, value)
