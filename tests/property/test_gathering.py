@@ -96,8 +96,9 @@ TURNS = st.lists(
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    """Execute as one what short histories have."""
+    """Execute as one what short histories have, and note each time a consumer was seen: a restart then knows it."""
     monkeypatch.setattr("streamd.engine.gathering.RUN_MIN", 3)
+    monkeypatch.setattr("streamd.commands.stream.group_effects.SEEN_NOTED_EVERY_MS", 0)
 
 
 def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
