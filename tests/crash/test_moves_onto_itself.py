@@ -35,6 +35,7 @@ def test_a_restart_keeps_the_expiry(move, elements):
     assert dump(server.restart().engine) == before
 
 
+@pytest.mark.interpreted(reason="its world has a class of clocks of its own")
 def test_a_replica_keeps_the_expiry():
     world = World()
     primary, replica = Node(world, 1), Node(world, 2)
