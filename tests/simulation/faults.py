@@ -140,8 +140,8 @@ class Faults:
                 self.note(f"{node.port} has everything again")
 
     def _return(self, node: SimulatedNode, disk: SimulatedDisk | None = None) -> None:
-        if node.is_alive:
-            return
+        if node.is_alive or self.world.nodes[node.port] is not node:
+            return  # it runs, or has been started for another reason
         self.note(f"{node.port} starts")
         self._changed_ms = self.world.now_ms
         node.start_again(disk)
@@ -281,7 +281,7 @@ class Faults:
         after = node.start_again(SimulatedDisk())
 
         def end() -> None:
-            if after.is_alive:
+            if after.is_alive and after.has_lost:  # else it has become a replica that is as good as others
                 self.note(f"{after.port} is ended by hand")
                 after.die(is_off=True)
 
