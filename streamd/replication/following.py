@@ -119,26 +119,26 @@ class Link:
         self._frames: FrameReader | None = None
         self._incoming: Incoming | None = None
         self._said: dict[tuple[str, int, str], int] = {}
-        self._must_copy = self._may_empty = self._promotes = self._is_copied = False
+        self._must_copy = self._may_replace = self._promotes = self._is_copied = False
         self._is_promoted: bool | None = False  # the server that is to become the primary: None while that is unknown
         self._too_old: LinkFault | None = None
 
     @property
     def may_replace(self) -> bool:
         """Whether a REPLICAOF allows another data set, because the link was not up since."""
-        return self._may_empty
+        return self._may_replace
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
-    def start(self, may_empty: bool = False, promotes: bool = False) -> None:
+    def start(self, may_replace: bool = False, promotes: bool = False) -> None:
         """Follow the primary of the standing from now on.
 
-        may_empty: take another data set, too, even an empty one. promotes: it is a replica of this server, and is to
+        may_replace: take another data set, too, even an empty one. promotes: it is a replica of this server, and is to
         become the primary first. When the link is lost behind that request, it is asked until it answers: if this
         server went on as the primary, there might be two.
         """
         self.stop()
-        self._may_empty, self._promotes = may_empty, promotes
+        self._may_replace, self._promotes = may_replace, promotes
         self._is_promoted = False
         if promotes:
             self._must_copy = False  # this state is the true one
@@ -290,7 +290,7 @@ class Link:
         """Keep the state here if that of the primary has nothing to do with it; else say which state is replaced."""
         count, history = self._host.keys(), self._standing.history
         keys = "1 key" if count == 1 else f"{count} keys"
-        if not self._may_empty and self._is_foreign(is_empty=is_empty):
+        if not self._may_replace and self._is_foreign(is_empty=is_empty):
             host, port = self._standing.primary or ("", 0)
             raise LinkFault(
                 f"it has another data set, so {keys} here {'is' if count == 1 else 'are'} kept: REPLICAOF NO ONE makes "
@@ -432,7 +432,7 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
-        self._must_copy = self._may_empty = False  # what was allowed was allowed for this once
+        self._must_copy = self._may_replace = False  # what was allowed was allowed for this once
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)

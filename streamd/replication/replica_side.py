@@ -81,10 +81,10 @@ class ReplicaSide:
         self._synced = -1
         self._was_asked = False
 
-    def start(self, may_empty: bool, promotes: bool = False) -> None:
-        """Follow the primary of the standing. may_empty, promotes: see Link.start."""
+    def start(self, may_replace: bool, promotes: bool = False) -> None:
+        """Follow the primary of the standing. may_replace, promotes: see Link.start."""
         self._applier = None
-        self.link.start(may_empty, promotes)
+        self.link.start(may_replace, promotes)
         self.link.tick()
 
     def stop(self) -> None:

@@ -195,7 +195,7 @@ class Replication:
         self._refuse_amid_failover()
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
-                self.side.start(may_empty=True)
+                self.side.start(may_replace=True)
             return False
         if self._state.records:
             raise CommandError("ERR REPLICAOF behind writes of its own transaction would drop them")
@@ -207,7 +207,7 @@ class Replication:
         if not was_replica:
             self._persistence.barrier.drop_unanswered()
             self._end_waits()
-        self._become_replica(may_empty=True)
+        self._become_replica(may_replace=True)
         self._note()
         log.warning("replica-begins", "a replica of %s:%d from now on", host, port)
         return True
@@ -261,7 +261,7 @@ class Replication:
         assert writer is not None
         writer.shipped = None
         self._state.set_replica(READ_ONLY)
-        self.side.start(may_empty=False, promotes=True)
+        self.side.start(may_replace=False, promotes=True)
         self.link.tick()
 
     def _failover_ended(self, why: str | None) -> None:
@@ -277,14 +277,14 @@ class Replication:
         self.feeding.begin()
         self.failover.end(f"this server is the primary again: {why}")
 
-    def _become_replica(self, may_empty: bool = False) -> None:
+    def _become_replica(self, may_replace: bool = False) -> None:
         writer = self._persistence.journal.writer
         assert writer is not None
         writer.shipped = None
         self._state.set_replica(READ_ONLY)
         self._state.need_replicas(None)
         self.feeding.begin()
-        self.side.start(may_empty)
+        self.side.start(may_replace)
         self.look_at_link()
 
     def _taken(self) -> None:

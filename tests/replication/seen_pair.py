@@ -1,4 +1,4 @@
-"""The metrics of a primary and its replica, for the tests of those who read them."""
+"""A primary with its linked replica, and the metrics that they show."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -2,15 +2,12 @@
 
 import pytest
 
-from tests.replication.cluster import Node, World
+from tests.replication.seen_pair import linked_pair
 
 
 @pytest.mark.parametrize("kind", ["ALL", "WRITE"])
 def test_a_replica_stays_linked_while_clients_are_paused(kind):
-    world = World()
-    primary, replica = Node(world, 1), Node(world, 2)
-    replica.ask("REPLICAOF 127.0.0.1 1")
-    world.link_up(replica, primary)
+    world, primary, replica = linked_pair()
     replica.is_stopped = True
     waits = primary.begin("SET k v;WAIT 1 0")
     primary.ask(f"CLIENT PAUSE 600000 {kind}")
@@ -25,10 +22,7 @@ def test_a_replica_stays_linked_while_clients_are_paused(kind):
 
 
 def test_a_pause_of_all_clients_does_not_last_as_long_as_a_failover():
-    world = World()
-    primary, replica = Node(world, 1), Node(world, 2)
-    replica.ask("REPLICAOF 127.0.0.1 1")
-    world.link_up(replica, primary)
+    world, primary, replica = linked_pair()
     replica.is_stopped = True
     primary.ask("SET k v")
     primary.ask("FAILOVER")
@@ -48,10 +42,7 @@ def test_a_pause_of_all_clients_does_not_last_as_long_as_a_failover():
 
 
 def test_the_end_of_a_pause_is_not_the_end_of_what_a_failover_holds_and_the_other_way_round():
-    world = World()
-    primary, replica = Node(world, 1), Node(world, 2)
-    replica.ask("REPLICAOF 127.0.0.1 1")
-    world.link_up(replica, primary)
+    world, primary, replica = linked_pair()
     replica.is_stopped = True
     primary.ask("SET k v")
     primary.ask("CLIENT PAUSE 100000 WRITE")

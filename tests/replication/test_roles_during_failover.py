@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.replication.cluster import Node, World
+from tests.replication.seen_pair import linked_pair
 
 REFUSED = b"-ERR REPLICAOF not allowed while failing over.\r\n"
 
@@ -10,10 +10,7 @@ REFUSED = b"-ERR REPLICAOF not allowed while failing over.\r\n"
 @pytest.mark.parametrize("request_", ["REPLICAOF NO ONE", "REPLICAOF 127.0.0.1 3", "SLAVEOF NO ONE"])
 @pytest.mark.parametrize("state", ["waiting-for-sync", "failover-in-progress"])
 def test_a_role_is_not_changed_during_a_failover(request_, state):
-    world = World()
-    primary, replica = Node(world, 1), Node(world, 2)
-    replica.ask("REPLICAOF 127.0.0.1 1")
-    world.link_up(replica, primary)
+    world, primary, replica = linked_pair()
     writer = primary.connect()
     primary.ask("FAILOVER")
     replies = primary.begin("SET k v", writer)
@@ -29,10 +26,7 @@ def test_a_role_is_not_changed_during_a_failover(request_, state):
 
 
 def test_writers_go_on_after_an_aborted_failover_and_roles_may_change():
-    world = World()
-    primary, replica = Node(world, 1), Node(world, 2)
-    replica.ask("REPLICAOF 127.0.0.1 1")
-    world.link_up(replica, primary)
+    world, primary, replica = linked_pair()
     replica.is_stopped = True
     primary.ask("SET k v")
     primary.ask("FAILOVER")
