@@ -131,6 +131,7 @@ def _compare(first: str, second: str) -> int:
         found = compare((first, second), lambda done, total: line.say(f"{done} of about {total} keys compared"))
     finally:
         line.end()
+    keys = "1 key" if found.keys == 1 else f"{found.keys} keys"
     for text in found.differences[:_SHOWN_MAX]:
         print(f"differs       {text}")
     for text in found.unsettled[:_SHOWN_MAX]:
@@ -138,10 +139,10 @@ def _compare(first: str, second: str) -> int:
     if found.differences or found.unsettled:
         also = f", and {len(found.unsettled)} could not be compared" if found.unsettled else ""
         count = len(found.differences)
-        print(f"{found.keys} keys: {count} {'difference' if count == 1 else 'differences'}{also}.")
+        print(f"{keys}: {count} {'difference' if count == 1 else 'differences'}{also}.")
         return EXIT_DAMAGED
     where = "" if found.history is None else ", up to offset {1} of the history {0}".format(*found.history)
-    print(f"{found.keys} keys: no difference{where}.")
+    print(f"{keys}: no difference{where}.")
     return EXIT_OK
 
 
