@@ -55,7 +55,8 @@ class Applying:
 
     def new_stream(self) -> Stream:
         """Return a new stream, which no key holds yet."""
-        stream = Stream(self._state.config.integer("stream-node-max-entries"), self.duration_s, self.maxsize)
+        node_max_entries = self._state.config.integer("stream-node-max-entries")
+        stream = Stream(node_max_entries, self.duration_s, self.maxsize, self._state.cold)
         stream.idmp.leave_to(self._state.sweeper)
         return stream
 

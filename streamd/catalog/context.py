@@ -94,6 +94,7 @@ class Context(Client):
             config["stream-node-max-entries"],  # type: ignore[arg-type]
             config["stream-idmp-duration"],  # type: ignore[arg-type]
             config["stream-idmp-maxsize"],  # type: ignore[arg-type]
+            self.state.cold,
         )
         stream.idmp.leave_to(self.state.sweeper)
         return stream

@@ -51,16 +51,19 @@ class Block:
     body: the pieces of the body, uncompressed, body_bytes in all.
     """
 
-    __slots__ = ("body", "body_bytes", "codec", "counts", "directory", "entries", "first_id", "last_id")
+    __slots__ = ("body", "body_bytes", "codec", "counts", "directory", "entries", "first_id", "has_holes", "last_id")
 
-    def __init__(self, segments: list[Segment], codec: int = AS_SEALED) -> None:
+    def __init__(self, segments: list[Segment], codec: int = AS_SEALED, has_holes: bool = False) -> None:
         """Gather at least one segment of one stream, in order; nothing is copied but the directory.
+
+        has_holes: whether there were others between the segments, which were deleted.
 
         A `codec` that compresses has the texts uncompressed first: what is lz4'd gains little from zstd.
         """
         self.codec = codec
         self.first_id, self.last_id = segments[0].first_id, segments[-1].last_id
         self.counts = [segment.count for segment in segments]
+        self.has_holes = has_holes or self.counts != [segment.used for segment in segments]
         self.entries = sum(self.counts)
         self.body: list[bytes] = []
         names: dict[tuple[bytes, ...], int] = {}

@@ -18,18 +18,23 @@ _EVICTED_MAX: Final = 1_000
 
 
 class Reader:
-    """A client as the cache knows it: the blocks that it asked for last."""
+    """Who asks for blocks as the cache knows it, one client or several: the blocks that were asked for last."""
 
     __slots__ = ("recent",)
 
-    def __init__(self) -> None:
-        self.recent: deque[int] = deque(maxlen=_RECENT)
+    def __init__(self, blocks: int = _RECENT) -> None:
+        self.recent: deque[int] = deque(maxlen=blocks)
 
 
-class _Cached:
-    """A block in the cache; in_main: whether main is its queue, also while it is pinned and in neither."""
+class Cached:
+    """A block in the cache, or one that was read and is too large for it.
 
-    __slots__ = ("in_main", "key", "pins", "segments", "size")
+    segments: as they were written, without deletions. in_main: whether main is its queue, also while it is pinned and
+    in neither. seen, seen_for: the segments as one stream has them, with its deletions, and the tombstones of which
+    that was made.
+    """
+
+    __slots__ = ("in_main", "key", "pins", "seen", "seen_for", "segments", "size")
 
     def __init__(self, key: int, segments: list[Segment], size: int, in_main: bool) -> None:
         self.key = key
@@ -37,6 +42,8 @@ class _Cached:
         self.size = size
         self.in_main = in_main
         self.pins = 0
+        self.seen: list[Segment] = []
+        self.seen_for: object = None
 
 
 def key_of(number: int, row: int) -> int:
@@ -60,20 +67,27 @@ class BlockCache:
         self.bytes = 0
         self.hits = 0
         self.misses = 0
-        self._blocks: dict[int, _Cached] = {}
-        self._small: OrderedDict[int, _Cached] = OrderedDict()
+        self._blocks: dict[int, Cached] = {}
+        self._small: OrderedDict[int, Cached] = OrderedDict()
         self._small_bytes = 0
-        self._main: OrderedDict[int, _Cached] = OrderedDict()
+        self._main: OrderedDict[int, Cached] = OrderedDict()
         self._ghosts: OrderedDict[int, None] = OrderedDict()
+
+    def peek(self, key: int) -> Cached | None:
+        """Return a block if it is there; this is no ask for it."""
+        return self._blocks.get(key)
 
     def has(self, key: int) -> bool:
         """Return whether a block is there; this is no ask for it."""
         return key in self._blocks
 
     def get(self, key: int, reader: Reader | None = None) -> list[Segment] | None:
-        """Return the segments of a block, None if it is not there. What one reader asks for several times in a row
-        counts once.
-        """
+        """Return the segments of a block, None if it is not there; see `find`."""
+        one = self.find(key, reader)
+        return None if one is None else one.segments
+
+    def find(self, key: int, reader: Reader | None = None) -> Cached | None:
+        """Return a block, None if it is not there. What one reader asks for several times in a row counts once."""
         one = self._blocks.get(key)
         if one is None:
             self.misses += 1
@@ -81,7 +95,7 @@ class BlockCache:
             self.hits += 1
         if reader is not None:
             if key in reader.recent:
-                return None if one is None else one.segments
+                return one
             reader.recent.append(key)
         if one is None:
             return None
@@ -92,7 +106,7 @@ class BlockCache:
                 self._unqueue(one)
                 self._main[key] = one
         one.in_main = True
-        return one.segments
+        return one
 
     def put(self, key: int, segments: list[Segment], is_written: bool = False, is_pinned: bool = False) -> bool:
         """Take a block that was read, or written just now; return whether it is there now, with `is_pinned` pinned."""
@@ -106,7 +120,7 @@ class BlockCache:
             return False
         in_main = is_written or key in self._ghosts or self.bytes + size <= self.bytes_max
         self._ghosts.pop(key, None)
-        one = self._blocks[key] = _Cached(key, segments, size, in_main)
+        one = self._blocks[key] = Cached(key, segments, size, in_main)
         self.bytes += size
         if is_pinned:
             one.pins = 1
@@ -131,12 +145,11 @@ class BlockCache:
             self.shrink()
 
     def discard(self, key: int) -> None:
-        """Forget a block, of a file that is no more."""
+        """Forget a block that nobody will ask for again, unless it is pinned."""
         one = self._blocks.get(key)
         self._ghosts.pop(key, None)
-        if one is not None:
-            if not one.pins:
-                self._unqueue(one)
+        if one is not None and not one.pins:
+            self._unqueue(one)
             self._forget(one)
 
     def shrink(self) -> bool:
@@ -159,18 +172,18 @@ class BlockCache:
             return
         self._forget(self._main.popitem(last=False)[1])
 
-    def _forget(self, one: _Cached) -> None:
+    def _forget(self, one: Cached) -> None:
         del self._blocks[one.key]
         self.bytes -= one.size
 
-    def _queue(self, one: _Cached) -> None:
+    def _queue(self, one: Cached) -> None:
         if one.in_main:
             self._main[one.key] = one
         else:
             self._small[one.key] = one
             self._small_bytes += one.size
 
-    def _unqueue(self, one: _Cached) -> None:
+    def _unqueue(self, one: Cached) -> None:
         if one.in_main:
             del self._main[one.key]
         else:

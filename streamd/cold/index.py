@@ -3,7 +3,8 @@
 The footer of a file is its index, with a *row* for each block. It has
 * flags u32 (1: with the columns of seqs), nodes in all u32;
 * columns over rows: first ms u64, last ms u64, first seq u64 and last seq u64 (left out if all are 0), offset / 8 u32,
-  size u32, entries u32, nodes u16;
+  size u32, entries u32, nodes u16 (its highest bit: between the first and the last ID there were entries that the block
+  does not have);
 * a column over the nodes of all rows: count u16.
 """
 
@@ -31,6 +32,8 @@ from streamd.stream.entry_id import SEQ_MAX
 
 _START: Final = struct.Struct("<II")
 _WITH_SEQS: Final = 1
+_WITH_HOLES: Final = 0x8000
+_NODES: Final = 0x7FFF
 # The bytes of a row, without its columns of seqs and the counts of its nodes.
 _ROW_BYTES: Final = 8 + 8 + 3 * 4 + 2
 _SEQS_BYTES: Final = 2 * 8
@@ -84,7 +87,7 @@ class Index:
         self._entries: Sequence[int] = columns[-2]
         self._nodes: Sequence[int] = columns[-1]
         self._counts: Sequence[int] = view[at:].cast("H")
-        if sum(self._nodes) != nodes or sum(self._counts) != sum(self._entries):
+        if sum(map(_NODES.__and__, self._nodes)) != nodes or sum(self._counts) != sum(self._entries):
             raise ValueError("its sums do not add up")
 
     @property
@@ -140,8 +143,18 @@ class Index:
 
     def node_counts(self, low: int, high: int) -> Sequence[int]:
         """Return the number of entries, deleted or not, of each node from row `low` to before `high`."""
-        before = sum(self._nodes[:low])
-        return self._counts[before : before + sum(self._nodes[low:high])]
+        before = self.nodes(0, low)
+        return self._counts[before : before + self.nodes(low, high)]
+
+    def nodes(self, low: int, high: int) -> int:
+        """Return the number of nodes from row `low` to before `high`."""
+        return sum(map(_NODES.__and__, self._nodes[low:high]))
+
+    def has_holes(self, row: int) -> bool:
+        """Return whether there were entries between the first and the last ID of a block that the block does not have:
+        they were deleted before it was written.
+        """
+        return bool(self._nodes[row] & _WITH_HOLES)
 
 
 class Footer:
@@ -161,7 +174,7 @@ class Footer:
         self._offsets.append(place.offset // ALIGNMENT)
         self._sizes.append(place.size)
         self._entries.append(block.entries)
-        self._nodes.append(len(block.counts))
+        self._nodes.append(len(block.counts) | (_WITH_HOLES if block.has_holes else 0))
         self._counts.extend(block.counts)
 
     def encode(self, blocks_end: int, salt: int) -> tuple[bytes, bytes, int]:

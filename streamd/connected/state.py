@@ -10,6 +10,7 @@ from streamd.base.clock import Clock, TurnTime
 from streamd.base.errors import CODE_CHARACTERS_MAX, CommandError, error_code
 from streamd.base.filesystem import Identity
 from streamd.base.log import log
+from streamd.cold.store import ColdStore
 from streamd.configuration.server_options import Config
 from streamd.connected.blocking import BlockedClients
 from streamd.connected.client import Client
@@ -110,7 +111,7 @@ class State:
     is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end; busy_error:
         returns the error for most commands then.
-    libraries: the functions.
+    cold: what keeps sealed nodes of streams in files; None: they are all in memory. libraries: the functions.
     on_restricted(flags): commands with one of these flags must be checked one by one from now on, None: all of them.
     slow_ns: times above it are noted, in the slow log or for LATENCY. log_slow_ns: in the slow log.
     started_ms: the Unix time of the start.
@@ -129,6 +130,7 @@ class State:
         self.time = TurnTime(clock)
         self.started_ms = self.time.ms
         self._started_monotonic_ms = self.time.monotonic_ms
+        self.cold: ColdStore | None = None
         self.keyspace = Keyspace(config.integer("databases"), self.time)
         self.libraries = Libraries(config.integer("lua-memory-max"))
         self.blocked: BlockedClients[Client] = BlockedClients()

@@ -47,7 +47,7 @@ def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterat
 
 def pinned_bytes(log: Log, entries: int) -> int:
     """Return about how many bytes a reply of so many entries keeps from being freed."""
-    return log.memory_bytes * entries // max(1, len(log))
+    return log.content_bytes * entries // max(1, len(log))
 
 
 class ReadBudget:

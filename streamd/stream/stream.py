@@ -7,6 +7,7 @@ from typing import Final
 from streamd.idmp.table import IdmpTable
 from streamd.stream.groups.group import Group
 from streamd.stream.log.entry_log import Log
+from streamd.stream.log.shelf import Shelf
 from streamd.stream.search.field_index import FieldIndex
 from streamd.stream.wire.entry_columns import EntryColumns
 
@@ -39,8 +40,10 @@ class Stream:
         "max_deleted_id",
     )
 
-    def __init__(self, node_max_entries: int, idmp_duration_s: int, idmp_maxsize: int) -> None:
-        self.log = Log(node_max_entries)
+    def __init__(
+        self, node_max_entries: int, idmp_duration_s: int, idmp_maxsize: int, shelf: Shelf | None = None
+    ) -> None:
+        self.log = Log(node_max_entries, shelf)
         self.groups: dict[bytes, Group] | None = None
         self.field_index: FieldIndex | None = None
         self.idmp = IdmpTable(idmp_duration_s, idmp_maxsize)

@@ -63,8 +63,7 @@ class Model:
             self.pins[key] -= 1
         elif kind == "discard":
             cache.discard(key)
-            self.pins[key] = 0
-            assert not cache.has(key)
+            assert cache.has(key) is bool(self.pins[key])
         elif kind == "bound":
             cache.bytes_max = (1 + key) * SIZE
             assert not cache.shrink()

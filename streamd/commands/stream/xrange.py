@@ -35,7 +35,7 @@ def xrange_run(context: Context, requests: Requests) -> int:
     except CommandError:
         return 0
     log = stream.log
-    if not 0 < count <= _RUN_COUNT_MAX or log.memory_bytes * count > LARGE_REPLY_BYTES * max(1, len(log)):
+    if not 0 < count <= _RUN_COUNT_MAX or log.content_bytes * count > LARGE_REPLY_BYTES * max(1, len(log)):
         return 0
     name, tail = first[0], first[3:]
     words = [first[2]]

@@ -3,12 +3,12 @@
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
+from streamd.stream.log.shelf import Shelf
 from streamd.stream.log.tail import Tail
 from streamd.stream.wire.entry_columns import EntryColumns
 from streamd.stream.wire.entry_encoder import encode_entry
@@ -31,10 +31,12 @@ class Log(Tail):
     node takes entries again if all nodes behind it are deleted and nodes take more by then.
     """
 
-    __slots__ = ("_emptied", "_node_max", "_sealed")
+    __slots__ = ("_emptied", "_node_max", "_sealed", "_shelf")
 
-    def __init__(self, node_max_entries: int = 100) -> None:
+    def __init__(self, node_max_entries: int = 100, shelf: Shelf | None = None) -> None:
+        """shelf: where sealed nodes are kept; None: in memory."""
         super().__init__()
+        self._shelf = shelf
         self._node_max = node_max_entries
         self._sealed: SegmentList | None = None
         self._emptied: tuple[int, int] | None = None
@@ -81,8 +83,7 @@ class Log(Tail):
             some, some_columns = (ids, columns) if is_all else (ids[done:upto], columns.part(done, upto))
             if is_whole:
                 sealed = self._sealed_for_writing()
-                like = sealed.segments[-1] if sealed else None
-                sealed.append(Segment(some, some_columns, 0, None, like))
+                sealed.append(Segment(some, some_columns, 0, None, sealed.newest()))
                 self._room = 0
             else:
                 self._extend(some, some_columns)
@@ -93,15 +94,14 @@ class Log(Tail):
         ids = self._ids
         if ids:
             sealed = self._sealed_for_writing()
-            like = sealed.segments[-1] if sealed else None
             texts = self._texts if self._columns is None else self._columns
-            segment = Segment(ids, texts, self._width, self._widths, like)
+            segment = Segment(ids, texts, self._width, self._widths, sealed.newest())
             segment.used += self._gone
             segment.last_id = max(segment.last_id, self._gone_id)
             sealed.append(segment)
             self._ids = ids = []
             self._texts = []
-        elif not self._gone and self._sealed and self._sealed.segments[-1].used < self._capacity:
+        elif not self._gone and self._sealed is not None and self._sealed.last_used() < self._capacity:
             return self._reopen()
         self._gone = self._gone_id = 0
         if self._emptied is not None and not self._sealed and self._emptied[0] < self._capacity:
@@ -112,9 +112,10 @@ class Log(Tail):
     def _reopen(self) -> list[int]:
         """Make the last segment the tail again, since the tail was deleted and nodes take more entries now."""
         assert self._sealed is not None
-        segment = self._sealed.segments[-1]
-        entries = list(self.iterate(segment.first_id))
-        self._sealed.remove(len(self._sealed.segments) - 1)
+        segment = self._sealed.take_last()
+        entries: list[tuple[int, list[bytes]]] = []
+        for low, high in segment.runs(0, segment.count):
+            entries += zip(segment.ids(low, high), segment.entries(low, high), strict=True)
         self._gone = segment.used - len(entries)
         self._gone_id = segment.last_id
         self._room = self._capacity - self._gone
@@ -124,7 +125,18 @@ class Log(Tail):
 
     def _sealed_for_writing(self) -> SegmentList:
         if self._sealed is None:
-            self._sealed = SegmentList()
+            self._sealed = SegmentList() if self._shelf is None else self._shelf.new_list()
+        return self._sealed
+
+    @property
+    def sealed(self) -> SegmentList | None:
+        """The sealed nodes, None before the first; not for commands."""
+        return self._sealed
+
+    def put_on(self, shelf: Shelf) -> SegmentList:
+        """Keep the sealed nodes as a shelf does, from now on; return them."""
+        self._shelf = shelf
+        self._sealed = shelf.new_list() if self._sealed is None else shelf.list_of(self._sealed)
         return self._sealed
 
     # Deleting.
@@ -139,6 +151,8 @@ class Log(Tail):
             self._cut_tail(position, position + 1)
             if not ids:
                 self._drop_tail()
+                if self._sealed is not None:
+                    self._sealed.note_gap()
             return True
         return self._sealed is not None and self._sealed.delete_id(entry_id)
 
@@ -157,6 +171,16 @@ class Log(Tail):
         deleted = [] if sealed is None else sealed.delete_ids(ascending[:sealed_ids])
         return deleted + [entry_id for entry_id in ascending[sealed_ids:] if self.delete(entry_id)]
 
+    def delete_recorded(self, ids: Sequence[int]) -> None:
+        """Delete entries that are known to be there."""
+        ascending = sorted(ids)
+        tail, sealed = self._ids, self._sealed
+        sealed_ids = bisect_left(ascending, tail[0]) if tail else len(ascending)
+        if sealed is not None:
+            sealed.delete_recorded(ascending[:sealed_ids])
+        for entry_id in ascending[sealed_ids:]:
+            self.delete(entry_id)
+
     def trim_to_length(self, maxlen: int, approximate: bool = False, limit: int = 0) -> int:
         """Delete the first entries until `maxlen` are left; return how many were deleted.
 
@@ -165,19 +189,11 @@ class Log(Tail):
         """
         before = length = len(self)
         sealed, self._emptied = self._sealed, self._emptied if length <= maxlen else None
-        while sealed and length > maxlen:
-            segment = sealed.segments[sealed.head]
-            entries = segment.live_count
-            if limit and before - length + entries > limit:
-                return before - length
-            if length - entries >= maxlen:
-                sealed.remove(sealed.head)
-                length -= entries
-                continue
-            if not approximate:
-                sealed.delete(sealed.head, 0, segment.nth_position(length - maxlen))
-                length = maxlen
-            return before - length
+        if sealed is not None and length > maxlen:
+            trimmed = sealed.trim_first(length - maxlen, approximate, limit)
+            length -= trimmed.removed
+            if trimmed.is_done:
+                return trimmed.removed
         entries = len(self._ids)
         if length <= maxlen or (limit and before - length + entries > limit):
             return before - length
@@ -198,20 +214,13 @@ class Log(Tail):
         ids, sealed = self._ids, self._sealed
         if self._emptied is not None and self._emptied[1] < min_id:
             self._emptied = None
-        while sealed:
-            segment = sealed.segments[sealed.head]
-            if limit and removed + segment.live_count > limit:
+        if sealed is not None:
+            trimmed = sealed.trim_before(min_id, approximate, limit)
+            removed = trimmed.removed
+            if trimmed.emptied is not None:
+                self._emptied = trimmed.emptied
+            if trimmed.is_done:
                 return removed
-            if segment.last_id < min_id:
-                removed += segment.live_count
-                sealed.remove(sealed.head)
-                continue
-            if not approximate and (position := segment.position(min_id)):
-                removed += sealed.delete(sealed.head, 0, position)
-                if not sealed.segments[sealed.head].live_count:
-                    sealed.remove(sealed.head)
-                    self._emptied = segment.used, segment.last_id
-            return removed
         if not (ids or self._gone) or (limit and removed + len(ids) > limit):
             return removed
         if max(ids[-1] if ids else 0, self._gone_id) < min_id:
@@ -230,14 +239,10 @@ class Log(Tail):
     @property
     def first_id(self) -> int | None:
         """The ID of the first entry, or None."""
-        sealed = self._sealed
-        if sealed:
-            segment = sealed.segments[sealed.head]
-            if segment.live is None:
-                return segment.first_id
-        elif self._ids:
+        first_id = None if self._sealed is None else self._sealed.first_id()
+        if first_id is None and self._ids:
             return self._ids[0]
-        return next((source.ids(low, low + 1)[0] for source, low, _ in self.runs(0, ID_MAX, 1)), None)
+        return first_id
 
     @property
     def last_id(self) -> int | None:
@@ -249,22 +254,29 @@ class Log(Tail):
     @property
     def segments(self) -> int:
         """How many nodes there are."""
-        return len(self._sealed or ()) + bool(self._ids or self._gone) + (self._emptied is not None)
+        nodes = 0 if self._sealed is None else len(self._sealed)
+        return nodes + bool(self._ids or self._gone) + (self._emptied is not None)
 
     def node_from(self, start: int) -> tuple[int, int] | None:
         """Return (number of entries, last ID) of the first node that reaches beyond ID `start`; None without one."""
-        sealed, ids = self._sealed, self._ids
-        if sealed:
-            index = max(sealed.index(start), sealed.head)
-            for segment in islice(sealed.segments, index, index + 2):
-                if segment.last_id >= start:
-                    return segment.live_count, segment.last_id
+        ids = self._ids
+        if self._sealed is not None and (node := self._sealed.node_from(start)) is not None:
+            return node
         return (len(ids), ids[-1]) if ids and ids[-1] >= start else None
 
     @property
     def memory_bytes(self) -> int:
         """An estimate of the memory that the log takes, in bytes; O(1)."""
-        size = _EMPTY_BYTES + (0 if self._sealed is None else self._sealed.memory_bytes)
+        return self._tail_bytes + (0 if self._sealed is None else self._sealed.memory_bytes)
+
+    @property
+    def content_bytes(self) -> int:
+        """About the memory that all entries would take, those included that are not in memory."""
+        return self._tail_bytes + (0 if self._sealed is None else self._sealed.content_bytes)
+
+    @property
+    def _tail_bytes(self) -> int:
+        size = _EMPTY_BYTES
         texts = self._texts
         if texts:
             some = texts[:16]
@@ -276,8 +288,40 @@ class Log(Tail):
         if sealed is None or (ids and entry_id >= ids[0]):
             position = bisect_left(ids, entry_id)
             return position < len(ids) and ids[position] == entry_id
-        index = sealed.index(entry_id)
-        return index >= sealed.head and sealed.segments[index].find(entry_id) >= 0
+        return sealed.has(entry_id)
+
+    def holds_pending(self, entry_id: int) -> bool:
+        """Return whether an entry that was once there still is."""
+        ids, sealed = self._ids, self._sealed
+        if sealed is None or (ids and entry_id >= ids[0]):
+            return entry_id in self
+        return sealed.holds_pending(entry_id)
+
+    # Waiting. What a command needs may not be in memory: each access raises Absent then, and the command is executed
+    # again. So a command that changes something asks for all that it needs before.
+
+    def require(self, start: int, end: int, count: int | None = None, reverse: bool = False) -> None:
+        """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent."""
+        sealed, ids = self._sealed, self._ids
+        if sealed is None or start > end or (ids and start >= ids[0]):
+            return
+        if reverse and count is not None and ids:
+            count -= max(bisect_right(ids, end) - bisect_left(ids, start), 0)
+        if count is None or count > 0:
+            sealed.require(start, end, count, reverse)
+
+    def require_ids(self, ids: Sequence[int]) -> None:
+        """Return if these entries can be looked up and read without waiting. Raises: Absent."""
+        if self._sealed is not None:
+            self._sealed.require_ids(ids)
+
+    def require_trim(self, by: str, threshold: int) -> None:
+        """Return if trimming to a length (`maxlen`), or before an ID (`minid`), needs not wait. Raises: Absent."""
+        if self._sealed is None:
+            return
+        if by == "maxlen":
+            threshold = max(threshold - len(self._ids), 0)
+        self._sealed.require_trim(by, threshold)
 
     def iterate(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, list[bytes]]]:
         """Yield `(ID, fields)` of the entries from `start` to `end`, both included, while the log does not change.
@@ -393,7 +437,7 @@ class Log(Tail):
 
     def copy(self) -> "Log":
         """Return a log with the same entries that can be changed apart from this one."""
-        other = Log(self._node_max)
+        other = Log(self._node_max, self._shelf)
         other._copy_tail(self)
         other._emptied = self._emptied
         other._sealed = None if self._sealed is None else self._sealed.copy()

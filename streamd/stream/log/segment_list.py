@@ -4,15 +4,32 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamd.stream.log.segment import Segment
 
 _live_count: Final = attrgetter("live_count")
 
+# More than any node takes.
+FULL: Final = 1 << 32
+
+
+class Trimmed(NamedTuple):
+    """What trimming has done to the sealed part of a log.
+
+    removed: how many entries it has deleted. is_done: whether the tail stays as it is. emptied: (number of entries,
+    last ID) of a node that it has emptied, but not passed; else None.
+    """
+
+    removed: int
+    is_done: bool
+    emptied: tuple[int, int] | None = None
+
 
 class SegmentList:
     """The sealed segments of one log, in order; they are looked up by ID, and dropped at the front at no cost.
+
+    A class derived from it (streamd/cold) has older segments that are not in memory in front of these.
 
     Shape: the segments are `segments` from `head` on. In front of `head` are the places of dropped segments, which are
     cut off when they are half of the list. `first_ids` is as long; it has the first ID of each segment, or an earlier
@@ -37,6 +54,7 @@ class SegmentList:
         return len(self.segments) - self.head
 
     def append(self, segment: Segment) -> None:
+        """Add a segment behind all others."""
         self.segments.append(segment)
         self.first_ids.append(segment.first_id)
         self.live_count += segment.live_count
@@ -45,6 +63,27 @@ class SegmentList:
     def index(self, entry_id: int) -> int:
         """Return the index of the only segment that may hold an entry; less than `head` if no segment may."""
         return bisect_right(self.first_ids, entry_id, self.head) - 1
+
+    # The last node.
+
+    def newest(self) -> Segment | None:
+        """Return the last segment if it is in memory."""
+        return self.segments[-1] if len(self.segments) > self.head else None
+
+    def last_used(self) -> int:
+        """Return how many entries were ever put into the last node; FULL without a node."""
+        return self.segments[-1].used if len(self.segments) > self.head else FULL
+
+    def take_last(self) -> Segment:
+        """Remove the last node and return it; there must be one."""
+        segment = self.segments[-1]
+        self.remove(len(self.segments) - 1)
+        return segment
+
+    def note_gap(self) -> None:
+        """Note that a node behind the last segment was deleted before it was sealed."""
+
+    # Deleting.
 
     def remove(self, index: int) -> None:
         """Remove a segment from the list."""
@@ -156,6 +195,90 @@ class SegmentList:
             self.segments[index] = segment.rewritten()
             self.memory_bytes += self.segments[index].memory_bytes
 
+    def delete_recorded(self, ids: list[int]) -> None:
+        """Delete entries by ascending IDs that are known to be there."""
+        self.delete_ids(ids)
+
+    def trim_first(self, over: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
+        """Delete the first entries until `over` are removed, `removed` of which already are; see trim_to_length."""
+        while removed < over and len(self.segments) > self.head:
+            segment = self.segments[self.head]
+            entries = segment.live_count
+            if limit and removed + entries > limit:
+                return Trimmed(removed, True)
+            if removed + entries <= over:
+                self.remove(self.head)
+                removed += entries
+                continue
+            if not approximate:
+                self.delete(self.head, 0, segment.nth_position(over - removed))
+                removed = over
+            return Trimmed(removed, True)
+        return Trimmed(removed, False)
+
+    def trim_before(self, min_id: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
+        """Delete the entries whose ID is less than `min_id`, after `removed` others; see `Log.trim_before`."""
+        while len(self.segments) > self.head:
+            segment = self.segments[self.head]
+            if limit and removed + segment.live_count > limit:
+                return Trimmed(removed, True)
+            if segment.last_id < min_id:
+                removed += segment.live_count
+                self.remove(self.head)
+                continue
+            emptied = None
+            if not approximate and (position := segment.position(min_id)):
+                removed += self.delete(self.head, 0, position)
+                if not self.segments[self.head].live_count:
+                    self.remove(self.head)
+                    emptied = segment.used, segment.last_id
+            return Trimmed(removed, True, emptied)
+        return Trimmed(removed, False)
+
+    # Reading.
+
+    def require(self, start: int, end: int, count: int | None, reverse: bool) -> None:
+        """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent."""
+
+    def require_ids(self, ids: Iterable[int]) -> None:
+        """Return if these entries can be looked up and read without waiting. Raises: Absent."""
+
+    def require_trim(self, by: str, threshold: int) -> None:
+        """Return if a trim to a length, or before an ID, needs not wait. Raises: Absent."""
+
+    @property
+    def content_bytes(self) -> int:
+        """About the memory that all entries would take, those included that are not in memory."""
+        return self.memory_bytes
+
+    def first_id(self) -> int | None:
+        """Return the ID of the first entry, or None."""
+        if len(self.segments) > self.head and self.segments[self.head].live is None:
+            return self.segments[self.head].first_id
+        for segment in islice(self.segments, self.head, None):
+            for low, _ in segment.runs(0, segment.count):
+                return segment.ids(low, low + 1)[0]
+        return None
+
+    def has(self, entry_id: int) -> bool:
+        """Return whether there is an entry with that ID."""
+        index = bisect_right(self.first_ids, entry_id, self.head) - 1
+        return index >= self.head and self.segments[index].find(entry_id) >= 0
+
+    def holds_pending(self, entry_id: int) -> bool:
+        """Return whether an entry that was once there still is."""
+        return self.has(entry_id)
+
+    def node_from(self, start: int) -> tuple[int, int] | None:
+        """Return (number of entries, last ID) of the first node that reaches beyond ID `start`; None without one."""
+        if len(self.segments) <= self.head:
+            return None
+        index = max(self.index(start), self.head)
+        for segment in islice(self.segments, index, index + 2):
+            if segment.last_id >= start:
+                return segment.live_count, segment.last_id
+        return None
+
     def runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment, int, int]]:
         """Yield `(segment, from, to)` for each run of undeleted entries from ID `start` to `end`, with positions."""
         segments = self.segments
@@ -179,26 +302,8 @@ class SegmentList:
 
         The entries are those of `runs`, in order. (To run a generator takes as long as to read a few entries.)
         """
-        segments, left = self.segments, count
         index = max(bisect_right(self.first_ids, start, self.head) - 1, self.head)
-        while index < len(segments):
-            segment = segments[index]
-            low, high = segment.position(start), segment.count
-            is_last = end < segment.last_id
-            if is_last:
-                high = segment.position(end + 1)
-            for run_low, run_high in segment.runs(low, high) if segment.live is not None else ((low, high),):
-                if run_high - run_low > left:
-                    run_high = run_low + left
-                if run_low < run_high:
-                    parts.append(segment.read(run_low, run_high))
-                    if ids is not None:
-                        ids += segment.ids(run_low, run_high)
-                    left -= run_high - run_low
-            if is_last or left <= 0:
-                break
-            index += 1
-        return count - left
+        return count - read_nodes(self.segments, index, start, end, count, parts, ids)
 
     def count_range(self, start: int, end: int) -> int:
         """Return how many entries there are from ID `start` to `end`, both included, deleted ones aside."""
@@ -206,14 +311,18 @@ class SegmentList:
         if first > last:
             return 0
         segments = self.segments
-        if 2 * (last - first) <= len(self):
+        if 2 * (last - first) <= len(segments) - self.head:
             between = sum(map(_live_count, segments[first:last]))
         else:
             others = segments[self.head : first] + segments[last:]
-            between = self.live_count - sum(map(_live_count, others))
+            between = self._in_memory() - sum(map(_live_count, others))
         before = segments[first].count_live(0, segments[first].position(start))
         behind = segments[last].count_live(0, segments[last].position(end + 1))
         return max(between + behind - before, 0)
+
+    def _in_memory(self) -> int:
+        """How many of the entries are in `segments`."""
+        return self.live_count
 
     def ids_at(self, ranks: Iterable[int]) -> list[int]:
         """Return the IDs of the entries number `ranks` (from 0, ascending, deleted ones not counted)."""
@@ -240,3 +349,29 @@ class SegmentList:
         other.live_count = self.live_count
         other.memory_bytes = self.memory_bytes
         return other
+
+
+def read_nodes(
+    segments: list[Segment], index: int, start: int, end: int, left: int, parts: list[bytes], ids: list[int] | None
+) -> int:
+    """Append the RESP of the first `left` entries from ID `start` to `end` in the segments from `index` on, and their
+    IDs to `ids`; return how many of `left` are still to be read.
+    """
+    while index < len(segments):
+        segment = segments[index]
+        low, high = segment.position(start), segment.count
+        is_last = end < segment.last_id
+        if is_last:
+            high = segment.position(end + 1)
+        for run_low, run_high in segment.runs(low, high) if segment.live is not None else ((low, high),):
+            if run_high - run_low > left:
+                run_high = run_low + left
+            if run_low < run_high:
+                parts.append(segment.read(run_low, run_high))
+                if ids is not None:
+                    ids += segment.ids(run_low, run_high)
+                left -= run_high - run_low
+        if is_last or left <= 0:
+            break
+        index += 1
+    return left

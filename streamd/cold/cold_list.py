@@ -1,0 +1,346 @@
+"""The sealed nodes of one log, of which the older ones are in segment files."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from streamd.cold.blocks import Blocks
+from streamd.cold.files import SegmentFile
+from streamd.cold.rows import Rows, ids_of
+from streamd.stream.log.segment import Segment
+from streamd.stream.log.segment_list import FULL, SegmentList, Trimmed, read_nodes
+
+# A list is written when it has so much in memory beside its last segment; under pressure, with less.
+WRITTEN_EARLY_BYTES: Final = 256 * 1024
+WRITTEN_LATE_BYTES: Final = 4 * 1024
+
+
+class ColdList(SegmentList):
+    """The sealed segments of one log: rows of segment files, and behind them segments in memory.
+
+    What it inherits is the part in memory, but for `live_count`, which counts all entries. What looks at entries in
+    files raises Absent if their block is not in memory; see Rows.
+
+    rows: the part in files. is_queued, is_small: whether it is in `unwritten`, or `small`, of the store. _gaps: the
+    first IDs of segments in memory in front of which, or in which, there may have been entries that were deleted and
+    that nothing tells any more; _gap_follows: so it is with the next one.
+    """
+
+    __slots__ = ("_account", "_gap_follows", "_gaps", "blocks", "is_queued", "is_small", "rows")
+
+    def __init__(self, blocks: Blocks) -> None:
+        super().__init__()
+        self.blocks = blocks
+        self.rows = Rows(blocks)
+        self.is_queued = self.is_small = False
+        self._gaps: set[int] = set()
+        self._gap_follows = False
+        self._account = blocks.account()
+
+    def take(self, other: SegmentList) -> None:
+        """Take the segments of a list that is not used any more."""
+        self.segments, self.first_ids, self.head = other.segments, other.first_ids, other.head
+        self.live_count, self.memory_bytes = other.live_count, other.memory_bytes
+        self._own = other._own
+        self._gaps.update(self.first_ids[self.head :])  # nobody has noted them
+        self._settle()
+
+    def __bool__(self) -> bool:
+        return bool(self.rows.stretches) or len(self.segments) > self.head
+
+    def __len__(self) -> int:
+        in_memory = len(self.segments) - self.head
+        return in_memory + self.rows.count_nodes() if self.rows.stretches else in_memory
+
+    # The part in memory.
+
+    def _settle(self) -> None:
+        """Note what the part in memory takes, and have it written if that is enough."""
+        self._account.settle(self.memory_bytes)
+        if self.memory_bytes >= WRITTEN_LATE_BYTES and not self.is_small:
+            self.is_small = True
+            self.blocks.small.append(self)
+        if self.memory_bytes >= WRITTEN_EARLY_BYTES and not self.is_queued:
+            self.is_queued = True
+            self.blocks.unwritten.append(self)
+
+    def append(self, segment: Segment) -> None:
+        """Add a segment behind all others."""
+        super().append(segment)
+        if self._gap_follows:
+            self._gaps.add(segment.first_id)
+            self._gap_follows = False
+        if segment.first_id <= self.rows.end:
+            self.rows.end = segment.first_id - 1  # of the last row, which was written to again
+        self._settle()
+
+    def remove(self, index: int) -> None:
+        """Remove a segment in memory."""
+        if index + 1 == len(self.segments):
+            self._gap_follows = True
+        elif index != self.head:
+            self._gaps.add(self.first_ids[index + 1])
+        self._gaps.discard(self.first_ids[index])
+        super().remove(index)
+        self._account.settle(self.memory_bytes)
+
+    def note_gap(self) -> None:
+        """Note that a node behind the last segment was deleted before it was sealed."""
+        self._gap_follows = True
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """The memory of segments that can be written: never the last one."""
+        return self.memory_bytes - self.segments[-1].memory_bytes if len(self.segments) > self.head else 0
+
+    def oldest_unwritten(self, size: int) -> list[Segment]:
+        """Return the oldest segments in memory, until they take so many bytes; never the last one."""
+        found: list[Segment] = []
+        for segment in islice(self.segments, self.head, max(len(self.segments) - 1, self.head)):
+            if size <= 0:
+                break
+            found.append(segment)
+            size -= segment.memory_bytes
+        return found
+
+    def has_gap(self, group: list[Segment]) -> bool:
+        """Return whether there may have been other entries between those of segments that follow each other now."""
+        return bool(self._gaps) and not self._gaps.isdisjoint([segment.first_id for segment in group])
+
+    def switch(self, file: SegmentFile, low: int, high: int, groups: list[list[Segment]]) -> None:
+        """Take the oldest segments in memory as the rows from `low` to before `high` of a file, which has them.
+
+        groups: the segments of each row, as they were when they were gathered. What was deleted since then has
+        tombstones; rows without entries are left out.
+        """
+        taken, head = 0, self.head
+        for row, group in zip(range(low, high), groups, strict=True):
+            gone: list[int] = []
+            for segment in group:
+                index = head + taken
+                there = self.segments[index] if index < len(self.segments) else None
+                if there is None or there.last_id != segment.last_id:
+                    gone += segment.ids(0, segment.count)
+                    continue
+                taken += 1
+                gone += _deleted(segment, there)
+            if len(gone) < file.index.entries(row, row + 1):
+                self.rows.add(file, row, row + 1)
+                self.rows.is_loaded = False
+                if gone:
+                    self.rows.delete_recorded(gone)
+                self.blocks.put_written(file, row, [_as_written(segment) for segment in group])
+        for segment in self.segments[head : head + taken]:
+            self.memory_bytes -= segment.memory_bytes
+            self._gaps.discard(segment.first_id)
+            if self._own is not None:
+                self._own.discard(segment)
+        del self.segments[: head + taken], self.first_ids[: head + taken]
+        self.head = 0
+        self._account.settle(self.memory_bytes)
+
+    def add_rows(self, file: SegmentFile, low: int, high: int) -> None:
+        """Add the rows that a journal tells, behind all others; no segment may be in memory."""
+        self.rows.add(file, low, high)
+        self.rows.is_loaded = True
+        self.live_count += file.index.entries(low, high)
+
+    # The last node.
+
+    def last_used(self) -> int:
+        """Return how many entries were ever put into the last node; FULL if none is there, or takes more."""
+        if len(self.segments) > self.head or not self.rows.stretches:
+            return super().last_used()
+        return FULL if self.rows.is_loaded else self.rows.last_nodes()[-1].used
+
+    def take_last(self) -> Segment:
+        """Remove the last node and return it; there must be one."""
+        if len(self.segments) > self.head:
+            return super().take_last()
+        node = self.rows.take_last()
+        self.live_count -= node.live_count
+        return node
+
+    # Deleting.
+
+    def delete_id(self, entry_id: int) -> bool:
+        """Delete an entry by its ID; return whether it was there. Raises: Absent."""
+        if entry_id > self.rows.end:
+            return super().delete_id(entry_id)
+        deleted = bool(self.rows.delete([entry_id]))
+        self.live_count -= deleted
+        return deleted
+
+    def delete_ids(self, ids: list[int]) -> list[int]:
+        """Delete entries by ascending IDs; return the IDs that were there. Raises: Absent."""
+        cold = bisect_right(ids, self.rows.end)
+        if not cold:
+            return super().delete_ids(ids)
+        deleted = self.rows.delete(ids[:cold])
+        self.live_count -= len(deleted)
+        return deleted + super().delete_ids(ids[cold:])
+
+    def delete_recorded(self, ids: list[int]) -> None:
+        """Delete entries by ascending IDs that are known to be there; no block is read."""
+        cold = bisect_right(ids, self.rows.end)
+        if cold:
+            before = self.rows.live
+            self.rows.delete_recorded(ids[:cold])
+            self.live_count -= before - self.rows.live
+        super().delete_recorded(ids[cold:])
+
+    def trim_first(self, over: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
+        """Delete the first entries; see SegmentList. It never raises Absent."""
+        if self.rows.stretches:
+            trimmed = self.rows.trim_first(over, approximate, limit)
+            removed = trimmed.removed
+            self.live_count -= removed
+            if trimmed.is_done:
+                return trimmed
+        return super().trim_first(over, approximate, limit, removed)
+
+    def trim_before(self, min_id: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
+        """Delete the entries whose ID is less than `min_id`; see SegmentList. It never raises Absent."""
+        if self.rows.stretches:
+            trimmed = self.rows.trim_before(min_id, approximate, limit)
+            removed = trimmed.removed
+            self.live_count -= removed
+            if trimmed.is_done:
+                return trimmed
+        return super().trim_before(min_id, approximate, limit, removed)
+
+    # Waiting.
+
+    def require(self, start: int, end: int, count: int | None, reverse: bool) -> None:
+        """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent."""
+        rows = self.rows
+        left = FULL if count is None else count
+        if reverse and end > rows.end:
+            left -= super().count_range(max(start, rows.end + 1), end)
+        if rows.stretches and start <= rows.end and left > 0:
+            rows.require(start, end, left, reverse)
+
+    def require_ids(self, ids: Iterable[int]) -> None:
+        """Return if these entries can be looked up and read without waiting. Raises: Absent."""
+        if self.rows.stretches:
+            self.rows.require_ids(ids)
+
+    def require_trim(self, by: str, threshold: int) -> None:
+        """Return if a trim to a length, or before an ID, needs not wait. Raises: Absent."""
+        if self.rows.stretches:
+            self.rows.require_trim(by, max(threshold - self._in_memory(), 0) if by == "maxlen" else threshold)
+
+    # Reading.
+
+    @property
+    def content_bytes(self) -> int:
+        """About the memory that all entries would take."""
+        return self.memory_bytes + self.rows.stored_bytes
+
+    def first_id(self) -> int | None:
+        """Return the ID of the first entry, or None. Raises: Absent."""
+        return self.rows.first_id() if self.rows.stretches else super().first_id()
+
+    def has(self, entry_id: int) -> bool:
+        """Return whether there is an entry with that ID. Raises: Absent."""
+        return super().has(entry_id) if entry_id > self.rows.end else self.rows.has(entry_id)
+
+    def holds_pending(self, entry_id: int) -> bool:
+        """Return whether an entry that was once there still is. Raises: Absent; see Rows."""
+        return super().has(entry_id) if entry_id > self.rows.end else self.rows.holds_pending(entry_id)
+
+    def node_from(self, start: int) -> tuple[int, int] | None:
+        """Return (number of entries, last ID) of the first node that reaches beyond ID `start`. Raises: Absent."""
+        rows = self.rows
+        for stretch, row in rows.between(start, rows.end) if start <= rows.end else ():
+            for node in rows.nodes(stretch, row):
+                if node.last_id >= start:
+                    return node.live_count, node.last_id
+        return super().node_from(start)
+
+    def runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment, int, int]]:
+        """Yield runs of entries; see SegmentList. Raises: Absent."""
+        rows = self.rows
+        in_memory = len(self.segments) > self.head and end > rows.end
+        if in_memory and reverse:
+            yield from SegmentList.runs(self, start, end, True)
+        for stretch, row in rows.between(start, end, reverse) if start <= rows.end else ():
+            nodes = rows.nodes(stretch, row)
+            for node in nodes[::-1] if reverse else nodes:
+                if node.last_id < start or node.first_id > end:
+                    continue
+                for low, high in node.runs(node.position(start), node.position(end + 1), reverse):
+                    yield node, low, high
+        if in_memory and not reverse:
+            yield from SegmentList.runs(self, start, end, False)
+
+    def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:
+        """Append the RESP of the first entries; see SegmentList. Raises: Absent."""
+        left, rows = count, self.rows
+        for stretch, row in rows.between(start, end) if start <= rows.end else ():
+            nodes = rows.nodes(stretch, row)
+            left = read_nodes(nodes, bisect_left(nodes, start, key=_last_id_of), start, end, left, parts, ids)
+            if left <= 0:
+                return count
+        if end <= rows.end:
+            return count - left
+        return count - left + super().read_first(start, end, left, parts, ids)
+
+    def own(self, segment: Segment) -> Segment:
+        """Return a segment for changing; one of a block is as it is, since only notes of it are changed."""
+        return segment if segment.last_id <= self.rows.end else super().own(segment)
+
+    # Counting.
+
+    def count_range(self, start: int, end: int) -> int:
+        """Return how many entries there are from ID `start` to `end`. Raises: Absent."""
+        rows = self.rows
+        if not rows.stretches or start > rows.end:
+            return super().count_range(start, end)
+        count = max(rows.count_before(end + 1) - rows.count_before(start), 0)
+        return count + super().count_range(rows.end + 1, end) if end > rows.end else count
+
+    def _in_memory(self) -> int:
+        """How many of the entries are in `segments`."""
+        return self.live_count - self.rows.live
+
+    def ids_at(self, ranks: Iterable[int]) -> list[int]:
+        """Return the IDs of the entries number `ranks`; see SegmentList. Raises: Absent."""
+        wanted, live = [*ranks], self.rows.live
+        cold = bisect_left(wanted, live)
+        ids = self.rows.ids_at(wanted[:cold]) if cold else []
+        return ids + super().ids_at([one - live for one in wanted[cold:]])
+
+    def copy(self) -> "ColdList":
+        """Return a list of the same segments and rows; each is changed apart from the other."""
+        other = ColdList(self.blocks)
+        other.segments = self.segments[self.head :]
+        self._own, other._own = set(), set()
+        other.first_ids = self.first_ids[self.head :]
+        other.live_count = self.live_count
+        other.memory_bytes = self.memory_bytes
+        other.rows = self.rows.copy()
+        other._gaps, other._gap_follows = set(self._gaps), self._gap_follows
+        return other
+
+
+def _last_id_of(segment: Segment) -> int:
+    return segment.last_id
+
+
+def _deleted(written: Segment, there: Segment) -> list[int]:
+    """Return the IDs of entries that a segment had when it was gathered, and has no more."""
+    if there.count == written.count and there.live is None:
+        return []
+    left = {*ids_of(there)}
+    return [one for one in written.ids(0, written.count) if one not in left]
+
+
+def _as_written(segment: Segment) -> Segment:
+    """Return a segment with all of its entries, deleted or not: as its block has it."""
+    if segment.live is None:
+        return segment
+    other = segment.copy()
+    other.live, other.live_count = None, other.count
+    return other
