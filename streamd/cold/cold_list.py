@@ -7,9 +7,10 @@ from typing import Final
 
 from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
-from streamd.cold.rows import Rows, ids_of
+from streamd.cold.rows import Rows
+from streamd.cold.seen_nodes import ids_of
 from streamd.stream.log.segment import Segment
-from streamd.stream.log.segment_list import FULL, SegmentList, Trimmed, read_nodes
+from streamd.stream.log.segment_list import FULL, SegmentList, Trimmed
 
 # A list is written when it has so much in memory beside its last segment; under pressure, with less.
 WRITTEN_EARLY_BYTES: Final = 256 * 1024
@@ -277,14 +278,11 @@ class ColdList(SegmentList):
 
     def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:
         """Append the RESP of the first entries; see SegmentList. Raises: Absent."""
-        left, rows = count, self.rows
-        for stretch, row in rows.between(start, end) if start <= rows.end else ():
-            nodes = rows.nodes(stretch, row)
-            left = read_nodes(nodes, bisect_left(nodes, start, key=_last_id_of), start, end, left, parts, ids)
-            if left <= 0:
-                return count
-        if end <= rows.end:
-            return count - left
+        left, end_of_rows = count, self.rows.end
+        if start <= end_of_rows:
+            left = self.rows.read_first(start, end, left, parts, ids)
+            if left <= 0 or end <= end_of_rows:
+                return count - left
         return count - left + super().read_first(start, end, left, parts, ids)
 
     def own(self, segment: Segment) -> Segment:
@@ -323,10 +321,6 @@ class ColdList(SegmentList):
         other.rows = self.rows.copy()
         other._gaps, other._gap_follows = set(self._gaps), self._gap_follows
         return other
-
-
-def _last_id_of(segment: Segment) -> int:
-    return segment.last_id
 
 
 def _deleted(written: Segment, there: Segment) -> list[int]:

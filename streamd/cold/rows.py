@@ -1,13 +1,14 @@
 """The entries of one log that are in segment files: rows of these, and what the log has deleted of them."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
+from streamd.cold.seen_nodes import first_id_of, ids_of, is_in, without
 from streamd.cold.stretch import Stretch
 from streamd.stream.log.segment import Segment
-from streamd.stream.log.segment_list import Trimmed
+from streamd.stream.log.segment_list import Trimmed, read_nodes
 
 
 class Rows:
@@ -70,7 +71,7 @@ class Rows:
             return block.segments
         if not skip and block.seen_for is gone:
             return block.seen
-        nodes = _without(block.segments, [] if gone is None else gone.ids(), skip)
+        nodes = without(block.segments, [] if gone is None else gone.ids(), skip)
         if skip:
             self._first_id = first_id_of(nodes)
         elif gone is not None:
@@ -158,7 +159,7 @@ class Rows:
             stretch = self.stretches[number]
             behind = bisect_right(ids, stretch.file.index.last_id(row), at)
             nodes = self._nodes_in_place(stretch, row)
-            there = [one for one in dict.fromkeys(ids[at:behind]) if _is_in(nodes, one)]
+            there = [one for one in dict.fromkeys(ids[at:behind]) if is_in(nodes, one)]
             if there:
                 self._bury(number, row, there)
                 deleted += there
@@ -326,6 +327,40 @@ class Rows:
                         self.blocks.require([(stretch.file, row)])
                     return
 
+    # Reading.
+
+    def read_first(self, start: int, end: int, left: int, parts: list[bytes], ids: list[int] | None) -> int:
+        """Append the RESP of the first `left` entries from ID `start` to `end`, and their IDs; return how many are
+        still to be read. Raises: Absent.
+
+        The RESP of blocks that pass by is not kept.
+        """
+        stretches = self.stretches
+        at = max(bisect_right(stretches, start, key=_first_id_of) - 1, 0)
+        while at < len(stretches):
+            stretch = stretches[at]
+            row, high, index = stretch.low, stretch.high, stretch.file.index
+            if start > stretch.first_id:
+                row = index.find(start, row, high)
+                row += index.last_id(row) < start
+            while row < high and (end >= stretch.last_id or index.first_id(row) <= end):
+                if stretch.gone or self.skipped:
+                    nodes, keeps = self.nodes(stretch, row) if self._live_in(stretch, row) else [], True
+                else:
+                    block = self.blocks.block(stretch.file, row)
+                    nodes, keeps = block.segments, block.in_main
+                first = 0
+                while first < len(nodes) and nodes[first].last_id < start:
+                    first += 1
+                left = read_nodes(nodes, first, start, end, left, parts, ids, keeps)
+                if left <= 0:
+                    return 0
+                row += 1
+            if stretch.last_id >= end:
+                break
+            at += 1
+        return left
+
     # Looking up and counting.
 
     def first_id(self) -> int:
@@ -341,7 +376,7 @@ class Rows:
     def has(self, entry_id: int) -> bool:
         """Return whether there is an entry with that ID. Raises: Absent."""
         number, row = self.find(entry_id)
-        return number >= 0 and _is_in(self.nodes(self.stretches[number], row), entry_id)
+        return number >= 0 and is_in(self.nodes(self.stretches[number], row), entry_id)
 
     def holds_pending(self, entry_id: int) -> bool:
         """Return whether an entry that was once there still is. Raises: Absent, for an ID of the first row after a
@@ -421,53 +456,3 @@ class Rows:
 
 def _first_id_of(stretch: Stretch) -> int:
     return stretch.first_id
-
-
-def first_id_of(nodes: list[Segment]) -> int:
-    """Return the ID of the first entry of some nodes that have entries; -1 without a node."""
-    for node in nodes:
-        for low, _ in node.runs(0, node.count):
-            return node.ids(low, low + 1)[0]
-    return -1
-
-
-def ids_of(node: Segment) -> list[int]:
-    """Return the IDs of the entries that are there."""
-    found: list[int] = []
-    for low, high in node.runs(0, node.count):
-        found += node.ids(low, high)
-    return found
-
-
-def _is_in(nodes: list[Segment], entry_id: int) -> bool:
-    """Return whether one of some nodes has an entry."""
-    at = bisect_left(nodes, entry_id, key=_last_id_of)
-    return at < len(nodes) and nodes[at].find(entry_id) >= 0
-
-
-def _last_id_of(node: Segment) -> int:
-    return node.last_id
-
-
-def _without(segments: list[Segment], gone: list[int], skip: int) -> list[Segment]:
-    """Return segments without some entries, by ascending IDs, and without the first `skip` ones that are left."""
-    nodes: list[Segment] = []
-    at = 0
-    for segment in segments:
-        behind = bisect_right(gone, segment.last_id, at)
-        if behind > at:
-            segment = segment.copy()
-            for entry_id in gone[at:behind]:
-                position = segment.find(entry_id)
-                if position >= 0:
-                    segment.delete_at(position)
-            at = behind
-        if skip >= segment.live_count:
-            skip -= segment.live_count
-            continue
-        if skip:
-            segment = segment.copy()
-            segment.delete(0, segment.nth_position(skip))
-            skip = 0
-        nodes.append(segment)
-    return nodes

@@ -352,10 +352,19 @@ class SegmentList:
 
 
 def read_nodes(
-    segments: list[Segment], index: int, start: int, end: int, left: int, parts: list[bytes], ids: list[int] | None
+    segments: list[Segment],
+    index: int,
+    start: int,
+    end: int,
+    left: int,
+    parts: list[bytes],
+    ids: list[int] | None,
+    keeps: bool = True,
 ) -> int:
     """Append the RESP of the first `left` entries from ID `start` to `end` in the segments from `index` on, and their
     IDs to `ids`; return how many of `left` are still to be read.
+
+    keeps: whether the segment cache may keep the RESP.
     """
     while index < len(segments):
         segment = segments[index]
@@ -367,7 +376,8 @@ def read_nodes(
             if run_high - run_low > left:
                 run_high = run_low + left
             if run_low < run_high:
-                parts.append(segment.read(run_low, run_high))
+                read = segment.read if keeps or segment.encoded is not None else segment.encode
+                parts.append(read(run_low, run_high))
                 if ids is not None:
                     ids += segment.ids(run_low, run_high)
                 left -= run_high - run_low
