@@ -20,6 +20,9 @@ class RequestLimits:
 # Each database is some tables, which the cron visits: so many are 5 MB, and 1.5 ms ten times a second.
 DATABASES_MAX = 4_096
 
+# With less memory for streams than this, blocks that are needed at the same time would push each other out.
+STREAM_MEMORY_MIN: Final = 16 * 1024 * 1024
+
 # A client that has not said its password may send AUTH or HELLO: nothing of that is long.
 BEFORE_AUTH: Final = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024, authenticated=False)
 AUTHENTICATED: Final = RequestLimits()
