@@ -83,5 +83,12 @@ SEARCH_SLICE_US: Final = 5_000
 # An interrupted script goes on for so long between two turns of the others.
 SCRIPT_SLICE_MS: Final = 5
 
+# A reader that goes through entries on the disk has so many bytes of the next ones read at once: one after the other
+# they would take it eight times as long.
+READ_AHEAD_BYTES: Final = 9 * 32 * 1024
+READ_AHEAD_BLOCKS: Final = 8
+# So many reads of blocks for requests wait in the thread's queue; requests beyond wait in line.
+BLOCK_JOBS_MAX: Final = 1_024
+
 # Segments that are read often keep their RESP: enough for 300,000 entries of 64 bytes.
 SEGMENT_CACHE_BYTES_MAX = 32 * MIB

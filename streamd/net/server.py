@@ -11,11 +11,13 @@ from streamd.base.filesystem import FileSystem
 from streamd.base.heap import IdleTrim
 from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log
+from streamd.cold.settings import check_stream_memory
 from streamd.configuration.option import ConfigError
 from streamd.configuration.server_options import Config
 from streamd.connected.replication_ports import Alone
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
+from streamd.journal.jobs import Done, Pending
 from streamd.journal.recovery import DamagedError
 from streamd.net import tls, unix_socket
 from streamd.net.admin import NO_LIBRARY, AdminConnection
@@ -64,6 +66,7 @@ class Server:
         self._checked_s = 0
         self._trim = IdleTrim(self.engine.state.packing)
         self.persistence: Persistence | None = None
+        self._reading_thread: JournalThread | None = None
         self.journal_failure: str | None = None
         self.measures = Measures() if self.config.integer("admin-port") else None
         self._is_ready = False
@@ -82,6 +85,8 @@ class Server:
         if self.measures is not None:
             self._prepare_metrics()
         check_replication(self.config)
+        check_stream_memory(self.config)
+        self.engine.absences.submit = self._read_beside
         if self.config["appendonly"]:
             self._open_journal()
         try:
@@ -93,7 +98,10 @@ class Server:
             await self._close_listeners()
             self._close_journal()
             raise
+        for name in ("appendonly", "stream-memory", "stream-segment-compression"):
+            self.config.on_change(name, partial(check_stream_memory, self.config))
         self.config.on_change("appendonly", self._appendonly_changed)
+        self.config.on_change("stream-memory", self._stream_memory_changed)
         self.config.on_change("min-replicas-to-write", partial(check_replication, self.config))
         self._encrypted.follow_options()
         if isinstance(self.clock, ManualClock):
@@ -163,6 +171,17 @@ class Server:
                 log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
 
+    def _stream_memory_changed(self) -> None:
+        store = self.engine.state.cold
+        if store is not None:
+            store.set_limit(self.config.integer("stream-memory"))
+
+    def _read_beside(self, job: Callable[[], None], done: Done) -> Pending:
+        """Have blocks of segment files read by a thread, which begins with the first ones."""
+        if self._reading_thread is None:
+            self._reading_thread = JournalThread(self._loop, lambda: None, "streamd-reading")
+        return self._reading_thread.submit(job, done)
+
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
         """Load in slices; clients get -LOADING meanwhile."""
         replication = self.engine.state.replication = self._make_replication(persistence)
@@ -204,6 +223,9 @@ class Server:
         replication = self.engine.state.replication
         if isinstance(replication, Replication):
             replication.close()
+        if self._reading_thread is not None:
+            self._reading_thread.close()
+            self._reading_thread = None
         if self.persistence is not None:
             failure = self.persistence.close()
             self.engine.state.replication = Alone(self.engine.state.run_id)
@@ -410,8 +432,10 @@ class Server:
         self.stopped.set()
 
     def _is_answering(self) -> bool:
-        """Return whether replies wait for the journal, or are being made."""
+        """Return whether replies wait for the journal or for blocks of segment files, or are being made."""
         if self.persistence is not None and self.persistence.barrier.is_holding:
+            return True
+        if self.engine.state.blocked.reading:
             return True
         return any(one.client is not None and one.client.unfinished is not None for one in self.connections)
 

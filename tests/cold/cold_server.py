@@ -13,6 +13,7 @@ from streamd.configuration.server_options import Config
 from streamd.engine.engine import Engine
 from streamd.journal.jobs import Done
 from streamd.stream.stream import Stream
+from tests.connected import Host
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.session import Session
 
@@ -142,4 +143,43 @@ class ColdSession(Session):
             self.reader.jobs.pop(0).wait()
             done += 1
             self.turn()
+        return done
+
+
+class ColdHost(Host):
+    """Connections around a server whose streams can be cold, and a slow reader; see ColdSession."""
+
+    def __init__(self, limit_bytes: int = 16 * MIB, **options: Any) -> None:
+        super().__init__(**options)
+        self.store = self.engine.state.cold = cold_store(limit_bytes)
+        self.reader = SlowReader()
+        self.engine.absences.submit = self.reader.submit
+        self.wants_turn = False
+        self.engine.want_turn = self._want_turn
+
+    def _want_turn(self) -> None:
+        self.wants_turn = True
+
+    def cool(self, key: bytes, entries: int, size: int = 100) -> SegmentFile:
+        """Add entries 1-0, 2-0 ... to a stream, and leave only its end in memory."""
+        chance = random.Random(5)
+        connection = self.open()
+        for number in range(1, entries + 1):
+            self.receive(connection, [[b"XADD", key, b"%d-0" % number, b"f", chance.randbytes(size)]])
+        self.turns()
+        file = make_cold(self.engine, key)
+        evict(self.engine)
+        return file
+
+    def settle(self, jobs: int = 1 << 30) -> int:
+        """Run turns and waiting jobs until nothing goes on; return how many jobs there were."""
+        done = 0
+        self.turns()
+        while self.reader.jobs and done < jobs:
+            self.reader.jobs.pop(0).wait()
+            done += 1
+            while self.wants_turn:
+                self.wants_turn = False
+                self.engine.tick()
+            self.turns()
         return done
