@@ -8,9 +8,9 @@ from typing import Final
 from streamd.base.errors import CommandError
 from streamd.base.limits import BLOCK_JOBS_MAX, READ_AHEAD_BLOCKS
 from streamd.catalog import Command, Context
+from streamd.cold.blocks import Blocks
 from streamd.cold.files import REPLY, SegmentFile
 from streamd.cold.format import Damaged
-from streamd.cold.store import ColdStore
 from streamd.connected.blocking import BLOCKED, Waiter
 from streamd.connected.client import Client, Unfinished
 from streamd.connected.state import State
@@ -35,8 +35,8 @@ class Wait:
     waiter: that of its request, or of a blocked command whose attempt needs them. unfinished: the long reply that needs
     them. request: that runs again. times: how often it has waited, this time included.
     ahead: rows that the client will probably need next. pending: the job, once it was handed out. data: the blocks that
-    were read; taken: how many of them are in the cache, pinned. failed: whether not all could be read. is_done: the wait
-    has ended.
+    were read; taken: how many of them are in the cache, pinned. failed: whether not all could be read. is_done: it has
+    ended.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Wait:
         "waiter",
     )
 
-    def __init__(self, store: ColdStore, client: Client, rows: Rows) -> None:
+    def __init__(self, store: Blocks, client: Client, rows: Rows) -> None:
         self.store = store
         self.client = client
         self.rows = rows
@@ -196,7 +196,7 @@ class Absences:
         if store is None or waiter.line is not None or is_again or not self._may_change_nothing(b"", absent):
             # (Those behind it in a line must not overtake it.)
             self._attempts.pop(waiter, None)
-            return self._calls.attempt_in_place(waiter)
+            return self._calls.attempt_in_place(waiter, absent)
         wait = self._attempts[waiter] = Wait(store, waiter.client, _rows_of(absent))
         wait.waiter = waiter
         self._state.blocked.set_retry(waiter, None)
@@ -217,10 +217,10 @@ class Absences:
         self._enter(wait)
         return True
 
-    def _store_for(self, absent: Absent) -> ColdStore | None:
+    def _store_for(self, absent: Absent) -> Blocks | None:
         """Return the store if its thread may read the blocks; None if they are to be read in place."""
-        store = self._state.cold
-        if store is None or self.submit is None:
+        store = absent.store
+        if self.submit is None or not isinstance(store, Blocks):
             return None
         size = sum([file.index.place(row).size for file, row in _rows_of(absent)])
         return store if size * _LARGE_PART <= store.cache.bytes_max else None

@@ -7,6 +7,7 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Command, CommandTable, Context
+from streamd.cold.blocks import Blocks
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
 from streamd.connected.state import State
@@ -118,8 +119,8 @@ class Calls:
         the request executed again, which reads them in place.
         """
         if isinstance(error, Absent):
-            store = self._state.cold
-            assert store is not None
+            store = error.store
+            assert isinstance(store, Blocks)
             store.in_place += 1
             try:
                 return command.handler(client, request)
@@ -129,10 +130,10 @@ class Calls:
                 store.in_place -= 1
         return self.failure(command, client.db, request, error)
 
-    def attempt_in_place(self, waiter: Waiter[Client]) -> Reply:
-        """As `attempt`, but absent blocks are read in place."""
-        store = self._state.cold
-        assert store is not None
+    def attempt_in_place(self, waiter: Waiter[Client], absent: Absent) -> Reply:
+        """As `attempt`, which has raised Absent: the blocks are read in place."""
+        store = absent.store
+        assert isinstance(store, Blocks)
         store.in_place += 1
         try:
             return self.attempt(waiter)

@@ -137,7 +137,7 @@ class ColdSession(Session):
             self.engine.tick()
 
     def read(self, jobs: int = 1 << 30) -> int:
-        """Do waiting jobs, those that come meanwhile included, and the turns that follow; return how many there were."""
+        """Do waiting jobs, also those that come meanwhile, and the turns that follow; return how many there were."""
         done = 0
         while self.reader.jobs and done < jobs:
             self.reader.jobs.pop(0).wait()

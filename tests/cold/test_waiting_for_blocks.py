@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cold.cold_server import ColdSession, evict, make_cold
+from streamd.cold.files import REPLY
+from tests.cold.cold_server import ColdSession, evict
 from tests.session import Error
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -22,7 +23,7 @@ def server() -> Iterator[ColdSession]:
     assert session.store.in_place == 0
     assert all(not one.pins for one in session.store.cache._blocks.values())
     session.store.settle()
-    assert all(kind != "reply" or not count for one in session.store.files._open.values() for kind, count in one.holders.items())
+    assert all(not one.holders[REPLY] for one in session.store.files._open.values())
 
 
 def ids(entries: list[list[bytes]]) -> list[bytes]:
@@ -333,9 +334,7 @@ def test_a_claim_of_a_blocked_client_reads_blocks_when_its_time_comes(server):
     server.read()
     server.do("XGROUP SETID s g $")
     evict(server.engine)
-    server.send(
-        [b"XREADGROUP", b"GROUP", b"g", b"bob", b"BLOCK", b"0", b"CLAIM", b"1000", b"STREAMS", b"s", b">"]
-    )
+    server.send([b"XREADGROUP", b"GROUP", b"g", b"bob", b"BLOCK", b"0", b"CLAIM", b"1000", b"STREAMS", b"s", b">"])
     assert server.blocked
     server.clock.advance(1_001)
     server.read()
