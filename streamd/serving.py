@@ -27,12 +27,14 @@ from streamd.base.log import log, start_logging
 from streamd.base.progress import ProgressLine
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.configuration.layers import apply_layers
-from streamd.configuration.server_options import OPTIONS, Config, ConfigError
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import OPTIONS, Config
 from streamd.durability.persistence import Persistence
 from streamd.durability.unread import unread
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError
-from streamd.net.server import AddressError, Server
+from streamd.net.listeners import AddressError
+from streamd.net.server import Server
 from streamd.net.supervision import LOADING_US, notify, take_sockets
 
 

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from streamd.base.clock import Clock, ManualClock
-from streamd.configuration.server_options import Config, Value
+from streamd.configuration.option import Value
+from streamd.configuration.server_options import Config
 from streamd.net.server import Server
 
 if TYPE_CHECKING:

@@ -20,6 +20,9 @@ class RequestLimits:
 # Each database is some tables, which the cron visits: so many are 5 MB, and 1.5 ms ten times a second.
 DATABASES_MAX = 4_096
 
+# With less memory for streams than this, blocks that are needed at the same time would push each other out.
+STREAM_MEMORY_MIN: Final = 16 * 1024 * 1024
+
 # A client that has not said its password may send AUTH or HELLO: nothing of that is long.
 BEFORE_AUTH: Final = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024, authenticated=False)
 AUTHENTICATED: Final = RequestLimits()
@@ -79,6 +82,13 @@ SEARCH_SLICE_US: Final = 5_000
 
 # An interrupted script goes on for so long between two turns of the others.
 SCRIPT_SLICE_MS: Final = 5
+
+# A reader that goes through entries on the disk has so many bytes of the next ones read at once: one after the other
+# they would take it eight times as long.
+READ_AHEAD_BYTES: Final = 9 * 32 * 1024
+READ_AHEAD_BLOCKS: Final = 8
+# So many reads of blocks for requests wait in the thread's queue; requests beyond wait in line.
+BLOCK_JOBS_MAX: Final = 1_024
 
 # Segments that are read often keep their RESP: enough for 300,000 entries of 64 bytes.
 SEGMENT_CACHE_BYTES_MAX = 32 * MIB

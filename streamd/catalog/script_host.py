@@ -16,7 +16,6 @@ from streamd.catalog.refusing import refuse
 from streamd.connected.blocking import BLOCKED, Waiter
 from streamd.connected.client import Client
 from streamd.connected.monitor import monitor_line
-from streamd.data.keyspace import Database
 from streamd.lua.libraries import LOAD_MS_MAX
 from streamd.lua.programs import LuaNotInstalled, Program
 from streamd.lua.scripts import Scripts
@@ -65,8 +64,8 @@ class Watch(Protocol):
 
     stopwatch: Callable[[], int]
 
-    def failure(self, command: Command | None, db: Database, words: list[bytes], error: Exception) -> CommandError:
-        """Count an exception that a command ended with, and return the error for the reply."""
+    def answer(self, command: Command, client: Context, request: list[bytes], error: Exception) -> Reply:
+        """Return the reply for an exception that a command ended with, which is counted."""
 
 
 class ScriptHost:
@@ -203,10 +202,11 @@ class ScriptHost:
                 self._count(error)
                 raise
             except Exception as error:
-                command.nanoseconds += stopwatch() - started
-                failed = watch.failure(command, context.db, words, error)
-                self._counted = str(failed)
-                raise failed
+                reply = watch.answer(command, context, words, error)
+                if isinstance(reply, CommandError):
+                    command.nanoseconds += stopwatch() - started
+                    self._counted = str(reply)
+                    raise reply
             command.nanoseconds += stopwatch() - started
             return reply if type(reply) is not Sliced else plain(reply)
 

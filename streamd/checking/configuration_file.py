@@ -1,11 +1,14 @@
 """`streamd config check FILE`: shows how a server would read a configuration file."""
 
 import argparse
+from collections.abc import Callable
 
 from streamd.acl.users import UserFileError
 from streamd.base.failure import EXIT_OK, EXIT_USAGE
+from streamd.cold.settings import check_stream_memory
 from streamd.configuration.file import FromFile, read_file
-from streamd.configuration.server_options import OPTIONS, SECRET_OPTIONS, Config, ConfigError
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import OPTIONS, SECRET_OPTIONS, Config
 from streamd.engine.engine import Engine
 from streamd.net.replica_link import check_replication
 from streamd.net.tls import make_context
@@ -41,7 +44,9 @@ def _faults(found: FromFile) -> list[str]:
         Engine(config=config)
     except UserFileError as error:
         faults.append(f"users: {error}")
-    checks = (make_context, check_replication) if config.integer("tls-port") else (check_replication,)
+    checks: list[Callable[[Config], object]] = [check_replication, check_stream_memory]
+    if config.integer("tls-port"):
+        checks.insert(0, make_context)
     for check in checks:
         try:
             check(config)

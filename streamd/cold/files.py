@@ -129,6 +129,7 @@ class SegmentFiles:
 
     Holders come and go in one thread. All that reads or writes files may run in another.
 
+    sizes: the bytes of each file that is written whole and not dead, by its number.
     Shape: `_known` has the number of each file that is written or being written here. `_open`: the files with an open
     descriptor, the one that was read longest ago first. `_dead`: the paths that are to be unlinked.
     """
@@ -145,6 +146,7 @@ class SegmentFiles:
         self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})\.seg")
         self.number = max([number, *self._numbers().values()])
         self._known: set[int] = set()
+        self.sizes: dict[int, int] = {}
         self._open: OrderedDict[int, SegmentFile] = OrderedDict()
         self._dead: list[tuple[int, str]] = []
         self._lock = threading.Lock()
@@ -190,6 +192,7 @@ class SegmentFiles:
 
     def add(self, one: SegmentFile, file: File) -> None:
         """Take a file that is written whole; for `Writing`."""
+        self.sizes[one.number] = one.size
         with self._lock:
             one.file = file
             self._open[one.number] = one
@@ -215,6 +218,7 @@ class SegmentFiles:
         found.is_durable = True
         self.number = max(self.number, number)
         self._known.add(number)
+        self.sizes[number] = size
         return found
 
     def unlink_orphans(self) -> list[str]:
@@ -241,6 +245,7 @@ class SegmentFiles:
         one.holders[holder] -= 1
         if one.holders.total() == 0:
             self._known.discard(one.number)
+            self.sizes.pop(one.number, None)
             self._dead.append((one.number, one.path))
 
     def unlink_dead(self) -> int:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from streamd.configuration.foreign import KEPT, PASSED_OVER, danger, is_foreign
 from streamd.configuration.layers import nearest, not_taken, wanted
-from streamd.configuration.server_options import ALIASES, OPTIONS, ConfigError, Value
+from streamd.configuration.option import ConfigError, Value
+from streamd.configuration.server_options import ALIASES, OPTIONS
 from streamd.configuration.setting_lines import ConfigFileError, Setting, read_settings
 
 

@@ -4,16 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from streamd.configuration.server_options import (
-    ALIASES,
-    EVENT_LETTERS,
-    OPTIONS,
-    SECRET_OPTIONS,
-    Config,
-    ConfigError,
-    Option,
-    meant,
-)
+from streamd.configuration.option import EVENT_LETTERS, ConfigError, Option
+from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, meant
 
 PREFIX: Final = "STREAMD_"
 # Variables of this prefix that are not options: those of the clients, and those that Docker and Kubernetes set in every
@@ -46,7 +38,8 @@ def wanted(option: Option) -> str:
         case "integer":
             return f"give a number, {option.minimum} {most}"
         case "memory":
-            return f"give a number of bytes (1kb, 1mb, 1gb), {option.minimum} {most}"
+            zero = "0 or " if option.or_zero else ""
+            return f"give a number of bytes (1kb, 1mb, 1gb), {zero}{option.minimum} {most}"
         case "octal":
             return f"give an octal number, 0 to {option.maximum:o}"
         case "events":

@@ -1,143 +1,12 @@
 """The configuration: every option once, for flags, CONFIG GET and CONFIG SET."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.base.limits import DATABASES_MAX
+from streamd.base.limits import DATABASES_MAX, STREAM_MEMORY_MIN
+from streamd.configuration.option import ConfigError, Option, Value
 from streamd.configuration.replication_options import REPLICATION_ALIASES, REPLICATION_OPTIONS
-
-Value = int | bool | str
-
-
-class ConfigError(ValueError):
-    """A value that an option does not take; the message names the valid ones."""
-
-
-class Option(NamedTuple):
-    """One option: its Redis name, its values, and when it can be set.
-
-    `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
-    events (classes of keyspace events), path, name (of a file, without a path), octal (permissions), protocols
-    (versions of TLS).
-    """
-
-    name: str
-    kind: str
-    default: Value
-    help: str
-    minimum: int = 0
-    maximum: int = 2**63 - 1
-    choices: tuple[str, ...] = ()
-    mutable: bool = True
-    flag: bool = False  # offered on the command line
-
-    def parse(self, text: str) -> Value:
-        """Return the value of `text`. Raises: ConfigError, with Redis's wording."""
-        if self.kind == "boolean":
-            if text.lower() not in ("yes", "no"):
-                raise ConfigError("argument must be 'yes' or 'no'")
-            return text.lower() == "yes"
-        if self.kind == "choice":
-            if text.lower() not in self.choices:
-                raise ConfigError(f"argument(s) must be one of the following: {', '.join(self.choices)}")
-            return text.lower()
-        if self.kind == "protocols":
-            return _parse_protocols(text)
-        if self.kind == "octal":
-            if not text or text.strip("01234567") or int(text, 8) > self.maximum:
-                raise ConfigError(f"argument must be an octal number of at most {self.maximum:o}")
-            return int(text, 8)
-        if self.kind in ("integer", "memory"):
-            number = _parse_memory(text) if self.kind == "memory" else _parse_integer(text)
-            if not self.minimum <= number <= self.maximum:
-                raise ConfigError(f"argument must be between {self.minimum} and {self.maximum} inclusive")
-            return number
-        if self.kind == "events":
-            return _parse_events(text)
-        if self.kind == "name":
-            return _parse_name(text)
-        if self.kind == "path" and "\0" in text:
-            raise ConfigError("argument can't hold NUL bytes")
-        return text
-
-    def format(self, value: Value) -> str:
-        """Return the text that `parse` makes `value` of."""
-        if self.kind == "boolean":
-            return "yes" if value else "no"
-        return f"{value:o}" if self.kind == "octal" else str(value)
-
-    def shown(self, value: Value) -> str:
-        """Return `value` as CONFIG GET shows it."""
-        text = self.format(value)
-        return _shown_events(text) if self.kind == "events" else text
-
-
-_INTEGER = re.compile(r"-?[1-9][0-9]{0,18}|0")
-
-
-def _parse_integer(text: str) -> int:
-    """Return a signed 64-bit integer, written as Redis takes it."""
-    if _INTEGER.fullmatch(text) is None or not -(2**63) <= int(text) < 2**63:
-        raise ConfigError("argument couldn't be parsed into an integer")
-    return int(text)
-
-
-def _parse_name(text: str) -> str:
-    """Return a name that a line of the manifest can hold as it is."""
-    if not text or text in (".", ".."):
-        raise ConfigError("argument can't be empty")
-    if "/" in text or "\\" in text:
-        raise ConfigError("argument can't be a path, just a name")
-    if any(letter.isspace() or not letter.isprintable() or letter in "\"'" for letter in text):
-        raise ConfigError("argument can't hold blanks, quotes or control characters")
-    return text
-
-
-def _parse_protocols(text: str) -> str:
-    """Return the enabled versions of TLS; empty: all secure ones."""
-    known = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
-    words = text.split()
-    if any(word.lower() not in known for word in words):
-        raise ConfigError("argument must be of TLSv1.2 and TLSv1.3: older versions are not spoken")
-    return " ".join(known[word.lower()] for word in words)
-
-
-# The classes of keyspace events, in the order that CONFIG GET shows; A stands for all of the first line.
-_ALL_EVENTS: Final = "g$lshzxetda"
-_OTHER_EVENTS: Final = "nocKEmSTIV"
-# Those that CONFIG GET leaves out behind A, as Redis does.
-_HIDDEN_EVENTS: Final = frozenset("noc")
-EVENT_LETTERS: Final = "Ag$lshzxeKEtmdnocaSTIV"
-
-
-def _parse_events(text: str) -> str:
-    """Return the classes without repetition and in order, with `A` in place of all the classes that it stands for."""
-    wanted = set(text.replace("A", _ALL_EVENTS))
-    if not wanted <= {*_ALL_EVENTS, *_OTHER_EVENTS}:
-        raise ConfigError(f"Invalid event class character. Use '{EVENT_LETTERS}'.")
-    main = "A" if wanted.issuperset(_ALL_EVENTS) else "".join(kind for kind in _ALL_EVENTS if kind in wanted)
-    return main + "".join(kind for kind in _OTHER_EVENTS if kind in wanted)
-
-
-def _shown_events(text: str) -> str:
-    if not text.startswith("A"):
-        return text
-    return "".join(kind for kind in text if kind not in _HIDDEN_EVENTS)
-
-
-_UNITS: Final = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3}
-
-
-def _parse_memory(text: str) -> int:
-    digits = text.rstrip("bBkKmMgG")
-    unit = text[len(digits) :].lower()
-    if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS:
-        raise ConfigError("argument must be a memory value")
-    kept = digits.lstrip("0")[:20]  # too large with these, too; Python refuses to read numbers of thousands of digits
-    return int(kept or "0") * _UNITS[unit]
-
 
 # What clients and scripts for Redis set: up to where it keeps values in its compact forms.
 _COMPACT_FORMS: Final = tuple(
@@ -356,6 +225,23 @@ OPTIONS: Final[dict[str, Option]] = {
             "integer",
             0,
             "milliseconds from which LATENCY records a command; 0: none",
+            flag=True,
+        ),
+        Option(
+            "stream-memory",
+            "memory",
+            0,
+            "bytes of memory for the entries of streams, older ones are on the disk alone; 0: all are in memory",
+            STREAM_MEMORY_MIN,
+            flag=True,
+            or_zero=True,
+        ),
+        Option(
+            "stream-segment-compression",
+            "choice",
+            "none",
+            "zstd: compress further what stream-memory moves to the disk (needs zstandard); none: do not",
+            choices=("none", "zstd"),
             flag=True,
         ),
         Option("latency-tracking", "boolean", False, "measure commands for LATENCY HISTOGRAM and INFO", flag=True),

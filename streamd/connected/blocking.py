@@ -46,6 +46,7 @@ class Waiter(Generic[Who]):
     line: the name shared by waiters that take entries from each other: if one gets nothing, all behind it get nothing.
         None for other waiters.
     filtering: the filter of a waiter for some of a stream's entries; None for other waiters.
+    is_reading: its request runs again once blocks of segment files were read; for others the client is not blocked.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Waiter(Generic[Who]):
         "db",
         "deadline_ms",
         "filtering",
+        "is_reading",
         "keys",
         "late",
         "line",
@@ -88,12 +90,14 @@ class Waiter(Generic[Who]):
         self.request: list[bytes] = []
         self.line = line
         self.filtering = filtering
+        self.is_reading = False
         self.late: Callable[[], Reply] | None = None
 
 
 class BlockedClients(Generic[Who]):
     """All waiters, by key and by deadline; and the ready keys that were not yet served.
 
+    count: how many wait; reading: how many more wait for blocks of segment files.
     shared: while waiters of ready keys are served, request -> the reply made for one waiter, for others with the same
     request; None at other times. serving: the ready key whose waiters are served; None at other times.
     """
@@ -107,6 +111,7 @@ class BlockedClients(Generic[Who]):
         self._retries: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
         self._numbers = 0
         self.count = 0
+        self.reading = 0
         self.ready: dict[tuple[int, bytes], Database] = {}
         self.shared: dict[tuple[object, ...], Reply] | None = None
         self.serving: bytes | None = None
@@ -144,6 +149,14 @@ class BlockedClients(Generic[Who]):
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
+    def add_reading(self, client: Who, db: Database) -> Waiter[Who]:
+        """Park a client until blocks of segment files were read; return its waiter."""
+        self._numbers += 1
+        waiter = client.waiter = Waiter(self._numbers, client, db, (), None, lambda: BLOCKED, None)
+        waiter.is_reading = True
+        self.reading += 1
+        return waiter
+
     def set_retry(self, waiter: Waiter[Who], retry_ms: int | None) -> None:
         """Set the wall time of a waiter's next attempt without a ready key; 0: soon; None: no such attempt.
 
@@ -158,6 +171,9 @@ class BlockedClients(Generic[Who]):
     def remove(self, waiter: Waiter[Who]) -> None:
         """Forget a waiter that was served, timed out, or whose client is gone."""
         waiter.client.waiter = None
+        if waiter.is_reading:
+            self.reading -= 1
+            return
         self.count -= 1
         for key in waiter.keys:
             self._remove_from((waiter.db.index, key), waiter)

@@ -12,7 +12,7 @@ from streamd.data.followers import Watcher
 from streamd.data.keyspace import Database
 from streamd.resp.encoder import encode, encode_pieces
 from streamd.resp.reply_ends import split_replies
-from streamd.resp.types import NO_REPLY, Reply, Sliced
+from streamd.resp.types import NO_REPLY, Pause, Reply, Sliced
 
 
 def _no_flush() -> None:
@@ -30,19 +30,20 @@ GO_ON: Final[list[bytes]] = []
 class Unfinished:
     """A reply that is made in slices.
 
-    pieces: the rest of it. pinned_bytes: roughly the memory that it keeps from being freed; less with each slice.
-    behind: encoded pushes that came meanwhile; behind_bytes: their size.
+    pieces: the rest of it. is_waiting: for a Pause in it. pinned_bytes: roughly the memory that it keeps from being
+    freed; less with each slice. behind: encoded pushes that came meanwhile; behind_bytes: their size.
     """
 
-    __slots__ = ("behind", "behind_bytes", "is_begun", "is_made", "pieces", "pinned_bytes")
+    __slots__ = ("behind", "behind_bytes", "is_begun", "is_made", "is_waiting", "pieces", "pinned_bytes")
 
-    def __init__(self, pieces: Iterator[bytes], pinned_bytes: int) -> None:
+    def __init__(self, pieces: Iterator[bytes | Pause], pinned_bytes: int) -> None:
         self.pieces = pieces
         self.pinned_bytes = pinned_bytes
         self.behind: list[bytes] = []
         self.behind_bytes = 0
         self.is_begun = False
         self.is_made = False
+        self.is_waiting = False
 
     @property
     def waiting_bytes(self) -> int:
@@ -215,7 +216,7 @@ class Client(Watcher):
             ("M", self.kind == "master"),
             ("P", self.subscription_count() > 0),
             ("x", self.transaction is not None),
-            ("b", self.waiter is not None),
+            ("b", self.waiter is not None and not self.waiter.is_reading),
             ("t", tracker is not None),
             ("R", tracker is not None and tracker.is_broken),
             ("B", tracker is not None and tracker.is_broadcast),

@@ -7,6 +7,7 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Command, CommandTable, Context
+from streamd.cold.blocks import Blocks
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
 from streamd.connected.state import State
@@ -15,6 +16,7 @@ from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply, Sliced
+from streamd.stream.log.absent import Absent
 
 # What a request of a run takes at most, unless its command has taken longer so far: all are small.
 _USUAL_NS: Final = 20_000
@@ -69,6 +71,9 @@ class Calls:
         started_ns, before = self.stopwatch(), len(client.out)
         try:
             taken = command.batch.take(client, requests)
+        except Absent:
+            taken = 0  # one by one the requests can wait for what they need
+            del client.out[before:]
         except Exception as error:
             name = requests.first[0]
             rows = [*takewhile(lambda request: request[0] == name, requests.rows())]
@@ -109,9 +114,35 @@ class Calls:
             words = [requests[0][0], b"... (one of %d requests that were executed as one)" % count]
             state.note_slow(senders[0], one_ns // 1000, words)
 
+    def answer(self, command: Command, client: Context, request: list[bytes], error: Exception) -> Reply:
+        """Return the reply for an exception that a handler has ended with. If blocks were absent, that is the reply of
+        the request executed again, which reads them in place.
+        """
+        if isinstance(error, Absent):
+            store = error.store
+            assert isinstance(store, Blocks)
+            store.in_place += 1
+            try:
+                return command.handler(client, request)
+            except Exception as again:
+                error = again
+            finally:
+                store.in_place -= 1
+        return self.failure(command, client.db, request, error)
+
+    def attempt_in_place(self, waiter: Waiter[Client], absent: Absent) -> Reply:
+        """As `attempt`, which has raised Absent: the blocks are read in place."""
+        store = absent.store
+        assert isinstance(store, Blocks)
+        store.in_place += 1
+        try:
+            return self.attempt(waiter)
+        finally:
+            store.in_place -= 1
+
     def attempt(self, waiter: Waiter[Client]) -> Reply:
         """Have a blocked command tried again and return its reply, an error included; BLOCKED if it is to go on
-        waiting.
+        waiting. Raises: Absent, before it has changed anything.
         """
         client = waiter.client
         try:
@@ -120,6 +151,8 @@ class Calls:
                 assert command is not None
                 check_permitted(command, client, waiter.request)  # its rules may have changed meanwhile
             return waiter.attempt()
+        except Absent:
+            raise
         except Exception as error:
             command = self._commands.find(waiter.command.encode())
             return self.failure(command, waiter.db, [waiter.command.encode(), *waiter.keys, *waiter.request], error)
@@ -170,6 +203,8 @@ class Calls:
     def note_slow(self, command: Command, took_ns: int, client: Client, request: list[bytes]) -> None:
         """Note a command that took as long as somebody asks for: in the slow log, for LATENCY, or both."""
         state = self._state
+        if client.waiter is not None and client.waiter.is_reading:
+            return  # it runs again, from its beginning
         if state.latency.is_tracking:
             state.latency.count(command.name, took_ns)
         if state.latency.threshold_ms:

@@ -2,12 +2,16 @@
 
 from typing import Final
 
-from streamd.catalog import Command, Context
+from streamd.base.errors import CommandError
+from streamd.base.log import log
+from streamd.catalog import Command, CommandTable, Context
 from streamd.catalog.named import keys_of
 from streamd.connected.blocking import BLOCKED
 from streamd.connected.monitor import monitor_line
 from streamd.connected.state import State
 from streamd.data.keyspace import Database
+from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone
+from streamd.engine.calls import Calls
 from streamd.resp.slicing import sliced
 from streamd.resp.types import NO_REPLY, Reply
 
@@ -16,11 +20,44 @@ _READ_BY_SCRIPTS: Final = frozenset({"eval_ro", "evalsha_ro", "fcall_ro"})
 
 
 class Careful:
-    """Handles requests of clients with NO-TOUCH, MONITOR, CLIENT REPLY or tracking."""
+    """Handles requests that `client.quick` does not have, which may be all: of clients in MULTI, with NO-TOUCH, CLIENT
+    REPLY or tracking, and while somebody uses MONITOR.
+    """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, commands: CommandTable, calls: Calls) -> None:
         self._state = state
+        self._commands = commands
+        self._calls = calls
         self._untouched: Database | None = None
+
+    def admit(self, client: Context, request: list[bytes]) -> tuple[Command | None, Reply]:
+        """Find the command of a request that must be looked at, and whether its client may have it executed now.
+
+        Returns: the command to be called, or None and the reply that the client gets instead.
+        """
+        state = self._state
+        if client.reply_mode == "skip":
+            client.reply_mode = "skipping"
+        command: Command | None = None
+        try:
+            command = self._commands.get(request[0].lower())
+            command = find_command(self._commands, request)
+            client.last_command = command.name
+            check_allowed(command, client, request)
+        except CommandError as error:
+            if command is None and is_http(request):
+                log.warning("client-http", "client %s closed: it speaks HTTP", client.address)
+                client.out.clear()
+                client.close_soon = True
+                return None, NO_REPLY
+            return None, self._calls.reject(client, command, error)
+        if (state.pause_until_ms or state.writes_wait) and postpone(command, client, request):
+            return None, BLOCKED
+        if client.transaction is not None and not client.in_unit and command.name not in NOT_QUEUED:
+            client.transaction.append(request)
+            return None, "QUEUED"
+        self.begin(client, command)
+        return command, None
 
     def begin(self, client: Context, command: Command) -> None:
         """Prepare for the call of a command."""
@@ -39,12 +76,14 @@ class Careful:
         a caller and not over the wire.
         """
         state = self._state
+        if client.waiter is not None and client.waiter.is_reading:
+            command = None  # it comes again, as one that was postponed
         if self._untouched is not None:
             self._untouched.touched = self._untouched.used_s
             self._untouched = None
         if command is not None and state.monitors and not command.flags & {"admin", "skip_monitor"}:
             state.show_monitors(monitor_line(state.clock.now_us(), client.db.index, client.address, request))
-        if client.tracker is not None:
+        if client.tracker is not None and not (command is None and reply is BLOCKED):
             self._note_reads(client, command, request, reply)
         if reply is BLOCKED:
             if command is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
 from streamd.base.clock import Clock
-from streamd.base.errors import CommandError, RoleChanged
+from streamd.base.errors import RoleChanged
 from streamd.base.limits import (
     BATCH_MIN,
     BATCH_OFFERED_MIN,
@@ -17,9 +17,8 @@ from streamd.base.limits import (
     TURN_REQUESTS_MAX,
     TURN_US,
 )
-from streamd.base.log import log
 from streamd.base.process import ProcessFacts, read_process_facts
-from streamd.catalog import COMMANDS, Command, Context, QuickTable
+from streamd.catalog import COMMANDS, Context, QuickTable
 from streamd.catalog.named import vocabulary_of
 from streamd.catalog.script_host import ScriptHost
 from streamd.catalog.transfer import Transfer, no_transfer
@@ -27,8 +26,9 @@ from streamd.configuration.server_options import Config
 from streamd.connected.blocking import BLOCKED, Waiter
 from streamd.connected.client import Client
 from streamd.connected.state import State
+from streamd.engine.absences import Absences
 from streamd.engine.access import Access
-from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
+from streamd.engine.admission import quick_commands
 from streamd.engine.calls import Calls
 from streamd.engine.careful import Careful
 from streamd.engine.chores import CHORES
@@ -72,11 +72,14 @@ class Engine:
         self.state.on_restricted, self.state.forget = self.access.fill, self.disconnect
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
-        self.careful = Careful(self.state)
+        self.careful = Careful(self.state, self.commands, self.calls)
         self.whole_transactions = WholeTransactions(self.commands, self.calls)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
-        self.make_slices = Slices(self.state, self.calls, self.run).go_on
+        self.absences = Absences(
+            self.state, self.calls, self.unblock, self.serve, self._resume, lambda: self.want_turn()
+        )
+        self.make_slices = Slices(self.state, self.calls, self.run, self.absences.pause).go_on
         self.memory_limit = MemoryLimit(self.state)
         self.state.tracking.on_changed = lambda: self.want_turn()
 
@@ -159,7 +162,7 @@ class Engine:
                     request, command, is_quick, then_ns = requests[at], None, True, calls.now_ns
                 else:
                     mode = client.reply_mode
-                    command, reply = self._admit(client, request)
+                    command, reply = self.careful.admit(client, request)
             if command is not None:
                 client.last_command = command.name
                 if at >= batch_at and command.batch is not None and is_quick:
@@ -184,7 +187,7 @@ class Engine:
                 try:
                     reply = command.handler(client, request)
                 except Exception as error:
-                    reply = calls.failure(command, client.db, request, error)
+                    reply = self.absences.answer(command, client, request, error, replies is not None)
                 now_ns = stopwatch()
                 took_ns = now_ns - then_ns
                 command.nanoseconds += took_ns
@@ -294,35 +297,6 @@ class Engine:
         self.run(client, requests, replies)
         return replies
 
-    def _admit(self, client: Context, request: list[bytes]) -> tuple[Command | None, Reply]:
-        """Find the command of a request that must be looked at, and whether its client may have it executed now.
-
-        Returns: the command to be called, or None and the reply that the client gets instead.
-        """
-        state = self.state
-        if client.reply_mode == "skip":
-            client.reply_mode = "skipping"
-        command: Command | None = None
-        try:
-            command = self.commands.get(request[0].lower())
-            command = find_command(self.commands, request)
-            client.last_command = command.name
-            check_allowed(command, client, request)
-        except CommandError as error:
-            if command is None and is_http(request):
-                log.warning("client-http", "client %s closed: it speaks HTTP", client.address)
-                client.out.clear()
-                client.close_soon = True
-                return None, NO_REPLY
-            return None, self.calls.reject(client, command, error)
-        if (state.pause_until_ms or state.writes_wait) and postpone(command, client, request):
-            return None, BLOCKED
-        if client.transaction is not None and not client.in_unit and command.name not in NOT_QUEUED:
-            client.transaction.append(request)
-            return None, "QUEUED"
-        self.careful.begin(client, command)
-        return command, None
-
     def _end_unit(self, client: Client | None = None) -> None:
         """Hand over to the journal the changes of `client`, or of passing time."""
         records, journal = self.state.records, self.state.journal
@@ -377,7 +351,7 @@ class Engine:
         tracker = waiter.client.tracker
         if tracker is not None:
             self.state.tracking.hold(tracker)
-        reply = self.calls.attempt(waiter)
+        reply = self.absences.attempt(waiter)
         if self.state.records:
             self._end_unit(waiter.client)
         if reply is not BLOCKED and waiter.client.waiter is waiter:
@@ -398,11 +372,16 @@ class Engine:
         self.state.wants_flush(client)
         self._resumed.append(client)
 
+    def _resume(self, client: Client) -> None:
+        """Have a client's backlog run when the running commands have ended."""
+        self._resumed.append(client)
+
     def end_waits(self) -> None:
         """End what clients wait for with an error, and their connections: this server is no primary any more."""
         for waiter in filter(None, [one.waiter for one in self.state.clients.values() if one not in self.state.paused]):
-            self.unblock(waiter, RoleChanged())
-            waiter.client.close_soon = True
+            if not waiter.is_reading:  # (a request that runs again is answered as of then)
+                self.unblock(waiter, RoleChanged())
+                waiter.client.close_soon = True
 
     def end_pause(self) -> None:
         """Let paused clients go on."""
@@ -448,8 +427,10 @@ class Engine:
         for waiter in self.state.blocked.due(self.state.time.monotonic_ms):
             if waiter.client.waiter is waiter:
                 self.state.guard(waiter.client, "the end of a wait", self._time_out, waiter)
+        self.absences.go_on(end_of_slice(self.clock))
         if self._resumed:
             self._run_backlogs()
+        self.absences.let_go()
         if self.state.tracking.has_news and self.state.tracking.broadcast(end_of_slice(self.clock)):
             self.want_turn()
         self.end_turn()

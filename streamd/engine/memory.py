@@ -1,4 +1,4 @@
-"""The memory limit: above `maxmemory`, commands that make data grow are refused."""
+"""The memory limits: above these, commands that make data grow are refused."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,6 +6,10 @@ from typing import Final
 from streamd.base.heap import give_back
 from streamd.base.process import resident_bytes
 from streamd.connected.state import State
+
+# Entries wait in memory for the disk. Where `maxmemory` sets no limit, this many times `stream-memory` is the limit for
+# them: so much waits only while the disk is full, or fails.
+_UNWRITTEN_MAX: Final = 2
 
 # The allocator keeps freed pages for itself until it is told to give them back, which takes milliseconds.
 _GIVE_BACK_MS: Final = 1_000
@@ -41,7 +45,7 @@ class MemoryLimit:
         limit_bytes = state.config.values["maxmemory"]
         assert isinstance(limit_bytes, int)
         if not limit_bytes or state.read_only is not None:  # what a replica must hold its primary decides
-            state.refuse_growth(False)
+            state.refuse_growth(state.read_only is None and self._waits_for_disk())
             return
         exceeded = self._measure() > limit_bytes
         if exceeded and state.time.monotonic_ms >= self._next_give_back_ms:
@@ -49,3 +53,8 @@ class MemoryLimit:
             self._give_back()
             exceeded = self._measure() > limit_bytes
         state.refuse_growth(exceeded)
+
+    def _waits_for_disk(self) -> bool:
+        """Return whether far more entries are in memory, and in no segment file yet, than `stream-memory` allows."""
+        store = self._state.cold
+        return store is not None and 0 < _UNWRITTEN_MAX * store.limit_bytes < store.hot_bytes

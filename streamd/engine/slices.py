@@ -3,11 +3,14 @@
 from collections.abc import Callable
 
 from streamd.base.clock import Clock
+from streamd.base.errors import CommandError
 from streamd.base.limits import OUTPUT_TURN_BYTES, SLICE_US
+from streamd.base.log import log
 from streamd.catalog import Context
-from streamd.connected.client import GO_ON, Unfinished
+from streamd.connected.client import GO_ON, Client, Unfinished
 from streamd.connected.state import State
 from streamd.engine.calls import Calls
+from streamd.resp.types import Pause
 
 
 class Slices:
@@ -18,7 +21,15 @@ class Slices:
     a reply whose changes the journal had before.
     """
 
-    def __init__(self, state: State, calls: Calls, run: Callable[[Context, list[list[bytes]]], None]) -> None:
+    def __init__(
+        self,
+        state: State,
+        calls: Calls,
+        run: Callable[[Context, list[list[bytes]]], None],
+        pause: Callable[[Client, Unfinished, Pause], bool],
+    ) -> None:
+        """pause: lets a client wait for what the rest of its reply needs, unless it returns False."""
+        self._pause = pause
         self._state = state
         self._calls = calls
         self._run = run
@@ -30,7 +41,7 @@ class Slices:
     def _go_on(self, client: Context) -> None:
         unfinished = client.unfinished
         if unfinished is not None:
-            if client.flush_wanted:
+            if client.flush_wanted or (unfinished.is_waiting and not unfinished.is_made):
                 return
             self._state.wants_flush(client)
             if not unfinished.is_made:
@@ -52,13 +63,19 @@ class Slices:
         unfinished.is_begun = True
         try:
             for piece in unfinished.pieces:
-                if piece:
+                if isinstance(piece, Pause):
+                    if self._pause(client, unfinished, piece):
+                        break
+                elif piece:
                     client.out.append(piece)
                     size += len(piece)
                 if stopwatch() >= deadline_ns or size >= OUTPUT_TURN_BYTES:
                     break
             else:
                 unfinished.is_made = True
+        except CommandError as error:
+            log.warning("reply-cut", "client %s closed in the middle of a reply: %s", client.address, error)
+            unfinished.is_made = client.close_soon = True
         except Exception:
             # In the middle of a reply the client cannot be told.
             self._calls.bug(f"the reply of {client.last_command}", may_have_changed=False)

@@ -76,7 +76,7 @@ class WholeTransactions:
                 try:
                     reply = command.handler(client, request)
                 except Exception as error:
-                    reply = calls.failure(command, client.db, request, error)
+                    reply = calls.answer(command, client, request, error)
                 now_ns = stopwatch()
                 took_ns = now_ns - then_ns
                 command.nanoseconds += took_ns

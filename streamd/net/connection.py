@@ -278,7 +278,9 @@ class Connection:
         """
         client, engine = self.client, self._server.engine
         assert client is not None
-        is_left = engine.scripts.runs_for(client) if client.waiter is not None else bool(client.backlog)
+        waiter = client.waiter
+        is_blocked = waiter is not None and not waiter.is_reading
+        is_left = engine.scripts.runs_for(client) if is_blocked else bool(client.backlog)
         if not is_left:
             client.close_soon = True
             engine.state.wants_flush(client)
@@ -293,7 +295,10 @@ class Connection:
         assert client is not None
         until_us = engine.clock.monotonic_us() + LAST_TURN_US
         engine.end_turn()
-        while client.backlog and not _waits(client) and engine.clock.monotonic_us() < until_us:
+        while client.backlog and engine.clock.monotonic_us() < until_us:
+            engine.absences.finish(client)
+            if _waits(client):
+                break
             self._go_on()
             self._close_at_the_end()
             engine.end_turn()
@@ -396,7 +401,7 @@ class Connection:
         if self._closing:
             return
         if client.waiter is not None:
-            if self._paused_reading and _has_hung_up(self._transport):
+            if self._paused_reading and not client.waiter.is_reading and _has_hung_up(self._transport):
                 self.abort()
             return
         timeout_s = self._server.engine.state.config.integer("timeout")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from streamd.base.log import log
-from streamd.configuration.server_options import Config, ConfigError
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import Config
 from streamd.net import tls
 from streamd.net.gate import Gate
 

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from streamd.base.histogram import Histogram
 from streamd.base.version import REDIS_VERSION, VERSION
+from streamd.connected.cold_figures import cold_figures
 from streamd.engine.survey import StreamFacts, Survey, Totals, survey
 from streamd.net.net_ports import MetricsHost
 
@@ -44,7 +45,7 @@ def expose(server: MetricsHost, write: Callable[[str], object]) -> Iterator[int]
     """Hand the metrics to `write`, piece by piece; yields how many things were looked at or written in a slice."""
     found = Survey()
     yield from survey(server.engine.state.keyspace, found)
-    for families in (_server, _replication, _commands, _databases):
+    for families in (_server, _cold, _replication, _commands, _databases):
         for family in families(server):
             yield from _write(family, write)
     for family in _streams(found):
@@ -148,6 +149,30 @@ def _server(server: MetricsHost) -> Iterator[Family]:
     errors = [({"err": code}, float(count)) for code, count in sorted(stats.errors.items())]
     yield "redis_errors_total", "counter", "Error replies, by their first word.", errors
     yield "streamd_internal_errors_total", "counter", "Bugs met.", [({}, stats.internal_errors)]
+
+
+# field of INFO persistence -> (the end of its metric's name, kind, what it says)
+_OF_COLD: Final = {
+    "cold_files": ("cold_files", "gauge", "Segment files."),
+    "cold_bytes": ("cold_bytes", "gauge", "Bytes of the segment files."),
+    "cold_block_hits": ("cold_block_hits_total", "counter", "Blocks of segment files that were found in memory."),
+    "cold_block_misses": ("cold_block_misses_total", "counter", "Blocks of segment files that were not in memory."),
+    "cold_cache_bytes": ("cold_cache_bytes", "gauge", "Bytes of the blocks in memory."),
+    "cold_unwritten_bytes": ("cold_unwritten_bytes", "gauge", "Bytes of sealed segments that are in no file yet."),
+    "cold_damaged_blocks": ("cold_damaged_blocks_total", "counter", "Reads of blocks that failed."),
+    "cold_waiting_clients": ("cold_waiting_clients", "gauge", "Clients that wait for blocks."),
+}
+
+
+def _cold(server: MetricsHost) -> Iterator[Family]:
+    figures = cold_figures(server.engine.state)
+    if not figures:
+        return
+    for field, (name, kind, text) in _OF_COLD.items():
+        yield f"streamd_{name}", kind, text, [({}, float(figures[field]))]
+    error = str(figures["cold_move_failed"])
+    text = "1: entries could not be moved to the disk lately, and why."
+    yield "streamd_cold_move_failed", "gauge", text, [({"error": error}, float(bool(error)))]
 
 
 # field of INFO replication -> (its metric, what it says); those that only a replica or a primary has may be missing

@@ -6,7 +6,8 @@ from typing import cast
 from streamd.base.clock import Clock
 from streamd.base.errors import reason_of
 from streamd.base.limits import LINK_PIECE_BYTES, LINK_TURN_US
-from streamd.configuration.server_options import Config, ConfigError
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import Config
 from streamd.net.tls import make_link_context
 from streamd.replication.following import Link
 

@@ -3,96 +3,32 @@
 import asyncio
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple, cast
 
 from streamd.base.clock import Clock, ManualClock
 from streamd.base.filesystem import FileSystem
 from streamd.base.heap import IdleTrim
 from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log
-from streamd.configuration.server_options import Config, ConfigError
+from streamd.cold.settings import check_stream_memory
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import Config
 from streamd.connected.replication_ports import Alone
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
+from streamd.journal.jobs import Done, Pending
 from streamd.journal.recovery import DamagedError
 from streamd.net import tls, unix_socket
 from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
-from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
+from streamd.net.listeners import LISTENERS, UNIX, AddressError, Listener, keep_alive
+from streamd.net.measures import MeasuredFiles, Measures
 from streamd.net.replica_link import Connector, check_replication, primary_of
 from streamd.net.threads import JournalThread
 from streamd.net.transferring import transfer
 from streamd.replication.replication import Replication
-
-
-class AddressError(OSError):
-    """An address that cannot be listened on; the message is one line for the user. flags: the flags for another one."""
-
-    def __init__(self, line: str, flags: str = "--port or --bind") -> None:
-        super().__init__(line)
-        self.flags = flags
-
-
-class Listener(NamedTuple):
-    """A way into the server: its places `(host, port, whether it may fail)`, the factory of its connections, whether
-    these are encrypted, and the flags that choose another place. A Unix socket is a path with the port UNIX.
-    """
-
-    places: Callable[[Config], list[tuple[str, int, bool]]]
-    serve: "Callable[[Server], asyncio.Protocol]"
-    is_admin: bool = False
-    is_encrypted: bool = False
-    flags: str = "--port or --bind"
-
-
-# In place of a port, with a path for a host.
-UNIX: Final = -1
-# Redis's words for all addresses of this machine.
-_EVERYWHERE: Final = {"*": "0.0.0.0", "::*": "::"}
-
-
-def _bound_to(config: Config, port: int) -> list[tuple[str, int, bool]]:
-    """Return the addresses of the option bind; a leading `-` marks one that may fail."""
-    hosts = [(word.removeprefix("-"), word.startswith("-")) for word in config.text("bind").split()]
-    return [(_EVERYWHERE.get(host, host), port, may_fail) for host, may_fail in hosts]
-
-
-def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
-    port = config.integer("port")
-    has_others = config.integer("tls-port") or config.text("unixsocket")
-    return _bound_to(config, port) if port or not has_others else []
-
-
-def _encrypted_places(config: Config) -> list[tuple[str, int, bool]]:
-    port = config.integer("tls-port")
-    return _bound_to(config, port) if port else []
-
-
-def _unix_places(config: Config) -> list[tuple[str, int, bool]]:
-    path = config.text("unixsocket")
-    return [(path, UNIX, False)] if path else []
-
-
-def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
-    port = config.integer("admin-port")
-    return [(host, port, False) for host in config.text("admin-bind").split()] if port else []
-
-
-def _connection(host: "Server") -> asyncio.Protocol:
-    return MeasuredConnection(host, host.measures) if host.measures else cast(asyncio.Protocol, Connection(host))
-
-
-# All ways in. (A server of another protocol is a row here, and a class beside Connection.)
-LISTENERS: Final = (
-    Listener(_bound_places, _connection),
-    Listener(_encrypted_places, _connection, is_encrypted=True, flags="--tls-port or --bind"),
-    Listener(_unix_places, _connection, flags="--unixsocket"),
-    Listener(_admin_places, AdminConnection, is_admin=True, flags="--admin-port or --admin-bind"),
-)
 
 
 class Server:
@@ -130,6 +66,7 @@ class Server:
         self._checked_s = 0
         self._trim = IdleTrim(self.engine.state.packing)
         self.persistence: Persistence | None = None
+        self._reading_thread: JournalThread | None = None
         self.journal_failure: str | None = None
         self.measures = Measures() if self.config.integer("admin-port") else None
         self._is_ready = False
@@ -148,6 +85,8 @@ class Server:
         if self.measures is not None:
             self._prepare_metrics()
         check_replication(self.config)
+        check_stream_memory(self.config)
+        self.engine.absences.submit = self._read_beside
         if self.config["appendonly"]:
             self._open_journal()
         try:
@@ -159,7 +98,10 @@ class Server:
             await self._close_listeners()
             self._close_journal()
             raise
+        for name in ("appendonly", "stream-memory", "stream-segment-compression"):
+            self.config.on_change(name, partial(check_stream_memory, self.config))
         self.config.on_change("appendonly", self._appendonly_changed)
+        self.config.on_change("stream-memory", self._stream_memory_changed)
         self.config.on_change("min-replicas-to-write", partial(check_replication, self.config))
         self._encrypted.follow_options()
         if isinstance(self.clock, ManualClock):
@@ -229,6 +171,17 @@ class Server:
                 log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
 
+    def _stream_memory_changed(self) -> None:
+        store = self.engine.state.cold
+        if store is not None:
+            store.set_limit(self.config.integer("stream-memory"))
+
+    def _read_beside(self, job: Callable[[], None], done: Done) -> Pending:
+        """Have blocks of segment files read by a thread, which begins with the first ones."""
+        if self._reading_thread is None:
+            self._reading_thread = JournalThread(self._loop, lambda: None, "streamd-reading")
+        return self._reading_thread.submit(job, done)
+
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
         """Load in slices; clients get -LOADING meanwhile."""
         replication = self.engine.state.replication = self._make_replication(persistence)
@@ -270,6 +223,9 @@ class Server:
         replication = self.engine.state.replication
         if isinstance(replication, Replication):
             replication.close()
+        if self._reading_thread is not None:
+            self._reading_thread.close()
+            self._reading_thread = None
         if self.persistence is not None:
             failure = self.persistence.close()
             self.engine.state.replication = Alone(self.engine.state.run_id)
@@ -313,7 +269,7 @@ class Server:
             if sock.family == socket.AF_UNIX:
                 self.paths.append(str(name))
                 continue
-            _keep_alive(sock, self.config.integer("tcp-keepalive"))
+            keep_alive(sock, self.config.integer("tcp-keepalive"))
             host, port = name[:2]
             (self.admin_addresses if listener.is_admin else self.addresses).append((host, port))
         return port
@@ -476,8 +432,10 @@ class Server:
         self.stopped.set()
 
     def _is_answering(self) -> bool:
-        """Return whether replies wait for the journal, or are being made."""
+        """Return whether replies wait for the journal or for blocks of segment files, or are being made."""
         if self.persistence is not None and self.persistence.barrier.is_holding:
+            return True
+        if self.engine.state.blocked.reading:
             return True
         return any(one.client is not None and one.client.unfinished is not None for one in self.connections)
 
@@ -487,14 +445,3 @@ class Server:
         self._listeners.clear()
         for path in self.paths:
             unix_socket.remove(path)
-
-
-def _keep_alive(listener: socket.socket, seconds: int) -> None:
-    """Have the system probe accepted connections, as Redis does: a dead host does not say good-bye."""
-    if not seconds:
-        return
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if sys.platform == "linux":
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, min(seconds, 32_767))
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, min(max(1, seconds // 3), 32_767))
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

@@ -4,7 +4,8 @@ import os
 import ssl
 from typing import Final
 
-from streamd.configuration.server_options import Config, ConfigError
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import Config
 
 # The options that a context is made of.
 TLS_OPTIONS: Final = (

@@ -15,6 +15,7 @@ from streamd.resp.types import (
     LongDouble,
     Pairs,
     Parts,
+    Pause,
     Push,
     Raw,
     Reply,
@@ -207,7 +208,7 @@ def _but_long(whole: _Encoders, set_head: bytes) -> _Encoders:
 _WHOLE: Final = (_for_both(), _for_both(), _resp2(), _resp3())
 for _protocol, _encoders in enumerate(_WHOLE):
     for _long in (LongArray, Later):
-        _encoders[_long] = lambda reply, protocol=_protocol: b"".join(encode_pieces(reply, protocol))  # type: ignore[misc]
+        _encoders[_long] = lambda reply, protocol=_protocol: _joined(encode_pieces(reply, protocol))  # type: ignore[misc]
 # The same, but for replies of many items: a TypeError says that one may have to be made in slices.
 ENCODERS: Final = (*_WHOLE[:2], _but_long(_WHOLE[2], b"*"), _but_long(_WHOLE[3], b"~"))
 assert NULL_ARRAY is not NO_REPLY
@@ -221,7 +222,11 @@ def encode(reply: Reply, protocol: int) -> bytes:
     return _WHOLE[protocol][type(reply)](reply)
 
 
-def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes]:
+def _joined(pieces: Iterator[bytes | Pause]) -> bytes:
+    return b"".join([piece for piece in pieces if type(piece) is bytes])
+
+
+def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes | Pause]:
     """Yield a long reply piece by piece, as it is sent; an empty piece is work that has led to nothing yet.
 
     Long arrays are looked for where commands put them: at the top, in the values of dicts and of Pairs, and where the
@@ -240,7 +245,7 @@ def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes]:
         else:
             yield b"*%d\r\n" % (2 * count if reply.is_map else count)
         for part in reply.parts:
-            if type(part) is bytes:
+            if type(part) is bytes or type(part) is Pause:
                 yield part
             elif part and type(part[0]) is dict and _has_long(part[0]):
                 for item in part:

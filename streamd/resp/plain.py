@@ -1,7 +1,7 @@
 """Replies as plain values: ready-made RESP in them taken apart."""
 
 from streamd.base.errors import CommandError
-from streamd.resp.types import NULL_ARRAY, Later, LongArray, Pairs, Parts, Push, Raw, Reply, SetReply, Sliced
+from streamd.resp.types import NULL_ARRAY, Later, LongArray, Pairs, Parts, Pause, Push, Raw, Reply, SetReply, Sliced
 
 
 def plain(reply: Reply) -> Reply:
@@ -19,7 +19,12 @@ def plain(reply: Reply) -> Reply:
     if kind is LongArray:
         for _ in () if isinstance(reply.count, int) else reply.count:
             pass
-        items = [item for part in reply.parts for item in (_several(part) if type(part) is bytes else map(plain, part))]
+        items: list[Reply] = []
+        for part in reply.parts:
+            if type(part) is bytes:
+                items += _several(part)
+            elif type(part) is not Pause:
+                items += map(plain, part)
         return dict(zip(items[::2], items[1::2], strict=True)) if reply.is_map else items
     if kind is Later:
         return plain(next(step for step in reply.steps if step is not None))

@@ -98,12 +98,24 @@ class BigNumber:
         self.digits = digits
 
 
+class Pause:
+    """Something that a long reply waits for before its next piece, and waits for itself if nobody else does.
+
+    cause: what that is, for makers of replies who can wait while others have their turns.
+    """
+
+    __slots__ = ("cause",)
+
+    def __init__(self, cause: object) -> None:
+        self.cause = cause
+
+
 class LongArray:
     """An array, or a map or a set, whose items are made while it is encoded, once.
 
     count: the number of items (a map: of pairs); or an iterator of numbers that add up to it.
     parts: yields the items, some at a time, in well below a millisecond each: ready-made RESP that is the same in both
-        protocol versions, or a list of replies (of a map: keys and values in turn).
+        protocol versions, or a list of replies (of a map: keys and values in turn). A Pause is no item.
     Both are used later, and may read only data that no request changes meanwhile.
     """
 
@@ -112,7 +124,7 @@ class LongArray:
     def __init__(
         self,
         count: int | Iterator[int],
-        parts: Iterable[bytes | list[Reply]],
+        parts: Iterable[bytes | list[Reply] | Pause],
         *,
         is_map: bool = False,
         is_set: bool = False,

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
-from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
-from streamd.resp.types import LongArray, Parts, Raw
+from streamd.base.limits import LARGE_REPLY_BYTES, READ_AHEAD_BYTES, SLICED_ITEMS_MIN
+from streamd.resp.types import LongArray, Parts, Pause, Raw
+from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
+from streamd.stream.log.segment import Segment
+from streamd.stream.log.tail import Tail
 from streamd.stream.wire.entry_encoder import encode_entry
 
 # Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
@@ -40,9 +43,31 @@ def entries_now(log: Log, start: int, end: int, count: int, reverse: bool = Fals
     return LongArray(count, _pieces(log.copy(), start, end, count, reverse))
 
 
-def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterator[bytes]:
-    for source, low, high in log.runs(start, end, count, reverse):
-        yield source.read(low, high, reverse)
+def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterator[bytes | Pause]:
+    """Yield the RESP of entries, and where blocks are absent a Pause; behind that it waits for what still is."""
+    left = count
+    while left:
+        source: Segment | Tail | None = None
+        low = high = 0
+        try:
+            for source, low, high in log.runs(start, end, left, reverse):
+                yield source.read(low, high, reverse)
+                left -= high - low
+            return
+        except Absent:
+            pass
+        if source is not None and reverse:
+            end = source.ids(low, low + 1)[0] - 1
+        elif source is not None:
+            start = source.ids(high - 1, high)[0] + 1
+        try:
+            log.require(start, end, min(left, 1 + READ_AHEAD_BYTES * len(log) // log.content_bytes), reverse)
+        except Absent as absent:
+            missing = absent
+        else:
+            continue
+        yield Pause(missing)
+        missing.fetch()
 
 
 def pinned_bytes(log: Log, entries: int) -> int:

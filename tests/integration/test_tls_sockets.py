@@ -14,7 +14,8 @@ import pytest
 import redis
 
 from bench.ports import free_port
-from streamd.configuration.server_options import Config, ConfigError
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import Config
 from streamd.net.tls import make_context
 from tests.integration.process import ServerProcess, run_cli
 from tests.spark.deployments import Certificates, make_certificates

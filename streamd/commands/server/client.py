@@ -239,9 +239,9 @@ def client_unblock(context: Context, args: list[bytes]) -> Reply:
     elif len(args) > 4:
         raise SubcommandSyntax(args)
     client = context.state.clients.get(parse_integer(args[2]))
-    if client is None or client.waiter is None or client in context.state.paused:
+    waiter = None if client is None else client.waiter
+    if client is None or waiter is None or waiter.is_reading or client in context.state.paused:
         return 0
-    waiter = client.waiter
     error = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
     context.services.unblock(waiter, error if with_error else context.state.blocked.late_reply(waiter))
     return 1

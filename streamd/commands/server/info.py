@@ -6,6 +6,7 @@ from typing import Final
 from streamd.base.form import form
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.catalog import Context, command
+from streamd.connected.cold_figures import cold_figures
 from streamd.resp.types import Reply, Verbatim
 
 Fields = Iterable[tuple[str, object]]
@@ -138,6 +139,7 @@ def _persistence(context: Context) -> Fields:
         "aof_last_write_status": "ok",
     }
     fields.update(state.persistence())
+    fields.update(cold_figures(state))
     return fields.items()
 
 

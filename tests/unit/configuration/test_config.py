@@ -2,7 +2,8 @@
 
 import pytest
 
-from streamd.configuration.server_options import OPTIONS, Config, ConfigError
+from streamd.configuration.option import ConfigError
+from streamd.configuration.server_options import OPTIONS, Config
 from tests.session import Session
 
 

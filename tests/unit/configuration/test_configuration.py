@@ -12,8 +12,9 @@ from streamd.base.log import JsonFormatter, TextFormatter, log
 from streamd.configuration.file import read_file
 from streamd.configuration.foreign import is_foreign
 from streamd.configuration.layers import apply_layers
+from streamd.configuration.option import ConfigError
 from streamd.configuration.rewriting import GENERATED, quoted, rewrite_file, rewritten
-from streamd.configuration.server_options import OPTIONS, Config, ConfigError
+from streamd.configuration.server_options import OPTIONS, Config
 from tests.integration.process import run_cli
 from tests.session import Error, Session
 
