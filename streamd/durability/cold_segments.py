@@ -170,7 +170,7 @@ class ColdSegments:
                 if stream is None:
                     yield True
                     continue
-                while isinstance(cold := stream.log.sealed, ColdList) and cold.stretches:
+                while isinstance(cold := stream.log.sealed, ColdList) and cold.rows:
                     store.in_place += 1
                     try:
                         cold.bring_back()

@@ -92,7 +92,7 @@ class ColdLoading:
             raise ValueError("a range that its file does not have")
         log = stream.log
         cold = log.sealed if log.sealed is not None else log.put_on(self.store)
-        if not isinstance(cold, ColdList) or len(log) != cold.cold_live:
+        if not isinstance(cold, ColdList) or len(log) != cold.rows.live:
             raise ValueError("a range behind entries that are in memory")
         cold.add_rows(file, low, high)
 

@@ -71,22 +71,23 @@ class NamedFiles:
         Behind them follow those that are not, from `unwritten_from` on.
         """
         cold = stream.log.sealed
-        if not isinstance(cold, ColdList) or not cold.cold_live:
+        if not isinstance(cold, ColdList) or not cold.rows:
             return
-        for stretch in [*cold.stretches]:
+        rows = cold.rows
+        for stretch in rows.stretches:
             file, record = stretch.file, b""
             if file.number not in self._holds:
                 self._holds[file.number] = self.store.hold(file, REWRITE)
                 words = b"%d" % file.number, b"%d" % file.size, b"%016x" % file.checksum
                 record = encode_command((COLD, b"FILE", *words))
-            rows = b"%d" % stretch.low, b"%d" % stretch.high, b"%d" % stretch.entries
+            place = b"%d" % stretch.low, b"%d" % stretch.high, b"%d" % stretch.entries
             ids = format_id(stretch.first_id), format_id(stretch.last_id)
-            yield record + encode_command((COLD, b"RANGE", key, b"%d" % file.number, *rows, *ids))
-        gone = cold.gone_ids()
+            yield record + encode_command((COLD, b"RANGE", key, b"%d" % file.number, *place, *ids))
+        gone = rows.gone_ids()
         while ids_gone := encode_gone(islice(gone, _IDS_MAX)):
             yield encode_command((COLD, b"GONE", key, ids_gone))
-        if cold.skipped:
-            yield encode_command((b"XTRIM", key, b"MAXLEN", b"=", b"%d" % cold.cold_live))
+        if rows.skipped:
+            yield encode_command((b"XTRIM", key, b"MAXLEN", b"=", b"%d" % rows.live))
 
     def base_holds(self) -> list[Hold]:
         """Return what holds the files as those of a base that the manifest names."""
@@ -96,7 +97,5 @@ class NamedFiles:
 def unwritten_from(stream: Stream) -> int:
     """Return the ID behind all entries that are in files; 0 if none is."""
     cold = stream.log.sealed
-    if not isinstance(cold, ColdList) or not cold.cold_live:
-        return 0
-    return cold.cold_end + 1
+    return cold.rows.end + 1 if isinstance(cold, ColdList) else 0
 
