@@ -192,7 +192,8 @@ class ColdSegments:
             return False
         store.settle()
         now_ms = self._state.clock.monotonic_ms()
-        if store.files.has_dead and not self._is_unlinking and now_ms >= self._next_try_ms:
+        is_mine = self._state.mover is None or store is self._ended
+        if is_mine and store.files.has_dead and not self._is_unlinking and now_ms >= self._next_try_ms:
             self._unlink(store.files)
         if store is self._ended and not store.files.has_any:
             store.files.close()

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from streamd.base.errors import CommandError, reason_of
 from streamd.base.limits import SLICE_US
 from streamd.base.log import log
-from streamd.cold.files import BASE
 from streamd.connected.state import State
 from streamd.durability.barrier import Barrier
 from streamd.journal.jobs import Done, Submit
@@ -18,8 +17,6 @@ _SOON_MS = 1_000
 # After any other failure, twice as long each time, as in Redis: a rewrite takes CPU, and the disk space of the data.
 _RETRY_MS_MIN = 60_000
 _RETRY_MS_MAX = 3_600_000
-# A rewrite frees segment files that only the base in place still names, when they are such a part of the disk's use.
-_DEAD_PART = 10
 # So often a rewrite may begin again instead of writing entries of segment files into an increment.
 _RESTARTS_MAX = 3
 # How often a rewrite in the foreground tries to sync the directory.
@@ -48,7 +45,6 @@ class Rewriting:
         self._is_syncing = False
         self._is_moving = self._has_moved = False  # segments that should be in files before a rewrite begins
         self._restarts = 0
-        self._dead_checked_ms = 0
         # How often there was a doubt; up to which one the running rewrite, and the last one, has what is there.
         self._doubts = self._doubts_seen = self._doubts_settled = 0
         self._started_ms = 0
@@ -68,7 +64,7 @@ class Rewriting:
         """Begin a rewrite if one is wanted, and do a slice of one; return whether more is to be done at once."""
         journal, now_ms = self._journal, self._state.clock.monotonic_ms()
         if journal.rewrite is None:
-            wanted = self._is_urgent or self.is_doubtful or self.is_planned or self._has_grown() or self._keeps_dead_files(now_ms)
+            wanted = self._is_urgent or self.is_doubtful or self.is_planned or self._has_grown()
             if wanted and now_ms >= self._next_try_ms and (self._is_urgent or self._have_moved()):
                 self.begin_or_plan()
         rewrite = journal.rewrite
@@ -94,18 +90,6 @@ class Rewriting:
         base = self._journal.base_bytes or 1
         return percentage > 0 and size > minimum and (size - base) * 100 >= base * percentage
 
-    def _keeps_dead_files(self, now_ms: int) -> bool:
-        """Return whether only the base in place keeps many segment files; looked at about once a second."""
-        journal, values = self._journal, self._state.config.values
-        if not journal.holds or now_ms < self._dead_checked_ms + _SOON_MS or not values["auto-aof-rewrite-percentage"]:
-            return False
-        self._dead_checked_ms = now_ms
-        files = [hold.file for hold in journal.holds]
-        dead = sum([file.size for file in files if file.holders.total() == file.holders[BASE]])
-        minimum = values["auto-aof-rewrite-min-size"]
-        assert isinstance(minimum, int)
-        return dead > minimum and dead * _DEAD_PART > journal.size + sum([file.size for file in files])
-
     def _have_moved(self) -> bool:
         """Return whether what can be in segment files is there, or could not be moved; else have it moved."""
         mover = self._state.mover
@@ -113,7 +97,11 @@ class Rewriting:
             return True
         if not self._is_moving:
             self._is_moving = self.is_planned = True
-            mover.move_all(self._moved)
+            try:
+                mover.move_all(self._moved)
+            except Exception as error:
+                self._state.note_bug("moving entries before a rewrite", may_have_changed=False, error=error)
+                self._moved()
         return self._has_moved
 
     def _moved(self) -> None:

@@ -98,4 +98,3 @@ def unwritten_from(stream: Stream) -> int:
     """Return the ID behind all entries that are in files; 0 if none is."""
     cold = stream.log.sealed
     return cold.rows.end + 1 if isinstance(cold, ColdList) else 0
-
