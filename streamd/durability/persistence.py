@@ -82,8 +82,10 @@ class Persistence:
         self._load_began_ms = self._state.clock.monotonic_ms()
 
     def load(self) -> Iterator[None]:
-        """Load the state, a few milliseconds of work at each call. Raises: DamagedError, LoadError, OSError; ConfigError
-        if what is in segment files does not fit into memory, and is to be there.
+        """Load the state, a few milliseconds of work at each call.
+
+        Raises: DamagedError, LoadError, OSError; ConfigError if entries in segment files are to be in memory, and do
+        not fit.
         """
         cold = self.cold.loading()
         replay = Replay(self._state, cold)

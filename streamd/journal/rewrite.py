@@ -38,11 +38,11 @@ from typing import Final
 
 from streamd.base.errors import reason_of
 from streamd.base.filesystem import FileSystem
+from streamd.cold.store import ColdStore
+from streamd.cold.tokens import Hold
 from streamd.data.keyspace import Keyspace
 from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.data.types import KeyValue, type_of
-from streamd.cold.store import ColdStore
-from streamd.cold.tokens import Hold
 from streamd.journal.base_writer import BaseWriter
 from streamd.journal.cold_records import NamedFiles, format_words, unwritten_from
 from streamd.journal.dump import dump_key
