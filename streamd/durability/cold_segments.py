@@ -182,6 +182,8 @@ class ColdSegments:
             if is_loading or not store.files.are_held(STREAM):
                 break
             yield False  # a snapshot, a reply, or a stream that has changed its place meanwhile
+        store.unwritten.clear()
+        store.small.clear()
         self._state.cold, self._ended = None, store
         self._plan_rewrite()
 

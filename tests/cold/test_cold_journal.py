@@ -1,88 +1,14 @@
 """Entries in segment files survive rewrites and starts, which read none of their blocks."""
 
-from typing import Any
-
 import pytest
 
 from streamd.cold.files import BASE, STREAM
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError, NewerError
+from tests.cold.cold_restartable import MIB, PLACE, ColdRestartable
 from tests.cold.cold_server import evict, list_of, make_cold
 from tests.crash.restartable import Restartable
 from tests.crash.simulated_disk import SimulatedDisk
-from tests.crash.state_dump import dump
-
-MIB = 1024 * 1024
-PLACE = "data/appendonlydir/"
-
-
-class Server(Restartable):
-    """A server with cold segments on a simulated disk."""
-
-    def __init__(self, disk: SimulatedDisk | None = None, *arguments: Any, **options: Any) -> None:
-        """An option that is None is not given."""
-        given = {"stream_memory": 16 * MIB, "stream_node_max_entries": 10, **options}
-        super().__init__(disk, *arguments, **{name: value for name, value in given.items() if value is not None})
-        self.options = given
-
-    def restart(self, disk: SimulatedDisk | None = None, **options: Any) -> "Server":
-        options = {**self.options, **options}
-        return Server(disk or self.disk.kill(), self.clock, self.at_once, self.is_quick, **options)
-
-    @property
-    def store(self) -> Any:
-        return self.engine.state.cold
-
-    def fill(self, key: bytes = b"s", entries: int = 200, since: int = 1) -> None:
-        for number in range(since, since + entries):
-            self.run([b"XADD", key, b"%d-1" % number, b"f", b"value %d" % number])
-        self.end_turn()
-
-    def cool(self, key: bytes = b"s", entries: int = 200, since: int = 1) -> None:
-        self.fill(key, entries, since)
-        make_cold(self.engine, key)
-        evict(self.engine)
-
-    def cron(self) -> None:
-        """Do what time demands; no list waits for the mover, which these servers do not have."""
-        if self.store is not None:
-            self.store.small.clear()
-            self.store.unwritten.clear()
-        super().cron()
-
-    def count_reads(self) -> list[int]:
-        """Return a list that gets the row of each block that is read from now on."""
-        rows: list[int] = []
-        files = self.store.files
-
-        def read(one: Any, place: Any, read: Any = files.read) -> bytes:
-            rows.append(place.offset)
-            return read(one, place)
-
-        def read_cached(one: Any, place: Any, read: Any = files.read_cached) -> bytes | None:
-            rows.append(place.offset)
-            return read(one, place)
-
-        files.read, files.read_cached = read, read_cached
-        return rows
-
-    def seen(self) -> Any:
-        """Return all that clients see; blocks are read in place."""
-        if self.store is None:
-            return dump(self.engine)
-        self.store.in_place += 1
-        try:
-            return dump(self.engine)
-        finally:
-            self.store.in_place -= 1
-
-    def base(self) -> bytes:
-        manifest = self.persistence.journal.manifest
-        assert manifest.base is not None
-        return bytes(self.disk.names[PLACE + manifest.base.name].data)
-
-    def segments(self) -> list[str]:
-        return sorted(path for path in self.disk.names if path.endswith(".seg"))
 
 
 def commands(base: bytes) -> list[list[bytes]]:
@@ -98,8 +24,8 @@ def commands(base: bytes) -> list[list[bytes]]:
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> ColdRestartable:
+    return ColdRestartable()
 
 
 def test_a_base_names_the_files_and_has_only_the_entries_that_are_in_none(server):
@@ -268,7 +194,7 @@ def test_config_set_brings_all_back(server, name):
 
 
 def test_config_set_takes_all_streams(server):
-    server = Server(stream_memory=0)
+    server = ColdRestartable(stream_memory=0)
     server.fill()
     before = server.seen()
     server.persistence.set_stream_memory(16 * MIB)
@@ -320,7 +246,7 @@ def test_another_servers_file_of_the_same_name_stops_the_start(server):
     server.cool()
     server.rewrite()
     disk = server.disk.kill()
-    other = Server(SimulatedDisk())
+    other = ColdRestartable(SimulatedDisk())
     other.disk.next_salt += 77
     other.cool()
     name = PLACE + "appendonly.aof.1.seg"
@@ -349,7 +275,7 @@ def test_records_of_segments_in_a_base_without_format_stop_the_start(server):
         applied(server, [b"STREAMCOLD", b"RANGE", b"s", b"1", b"0", b"1", b"10", b"1-1", b"9-1"])
 
 
-def applied(server: Server, words: list[bytes]) -> None:
+def applied(server: ColdRestartable, words: list[bytes]) -> None:
     from streamd.journal.record import encode_command, encode_run
 
     journal = server.persistence.journal
@@ -373,7 +299,7 @@ def test_orphans_are_removed_and_their_numbers_not_used_again(server):
 
 
 def test_orphans_are_removed_without_the_option():
-    server = Server(stream_memory=0)
+    server = ColdRestartable(stream_memory=0)
     server.disk.names[PLACE + "appendonly.aof.7.seg"] = next(iter(server.disk.names.values()))
     assert server.restart().segments() == []
 
@@ -391,7 +317,9 @@ def test_debug_reload_loads_in_place(server):
     assert server.restart().seen() == before
 
 
-@pytest.mark.parametrize("command", [["RENAME", "s", "z"], ["COPY", "s", "z"], ["MOVE", "s", "3"], ["SWAPDB", "0", "1"]])
+@pytest.mark.parametrize(
+    "command", [["RENAME", "s", "z"], ["COPY", "s", "z"], ["MOVE", "s", "3"], ["SWAPDB", "0", "1"]]
+)
 @pytest.mark.parametrize("steps", range(6))
 def test_keys_that_move_during_a_rewrite(server, command, steps):
     for key in (b"a", b"s", b"t"):
@@ -432,7 +360,7 @@ def test_records_of_groups_need_no_block_at_a_start(server):
 
 
 def test_appendonly_yes_moves_the_segments_of_another_journal_with_it():
-    server = Server()
+    server = ColdRestartable()
     server.cool()
     server.rewrite()
     before = server.seen()
