@@ -48,9 +48,13 @@ class ColdSegments:
 
     def open(self) -> None:
         """Make the store if the option says so. Raises: OSError."""
-        limit_bytes = self._state.config.integer(OPTION)
+        limit_bytes = self._limit_bytes
         if limit_bytes:
             self._make(limit_bytes, 0)
+
+    @property
+    def _limit_bytes(self) -> int:
+        return int(self._state.config.values.get(OPTION, 0))
 
     def _make(self, limit_bytes: int, number: int) -> ColdStore:
         journal = self._journal
@@ -66,7 +70,7 @@ class ColdSegments:
 
     def loading(self) -> ColdLoading:
         """Return what applies the records of a base that is to be loaded."""
-        return ColdLoading(self._open_for)
+        return ColdLoading(self._open_for, [hold.file for hold in self._journal.holds])
 
     def _open_for(self, limit_bytes: int, number: int) -> ColdStore:
         """Return the store for a base, in which all is read in place until the present slice of loading ends."""
@@ -86,7 +90,7 @@ class ColdSegments:
             return
         loading.check()
         config, store = self._state.config, loading.store
-        limit_bytes = config.integer(OPTION)
+        limit_bytes = self._limit_bytes
         if not limit_bytes and loading.limit_bytes and OPTION not in config.given and OPTION not in config.changed:
             config.values[OPTION] = limit_bytes = loading.limit_bytes
         store.set_limit(limit_bytes)
@@ -179,7 +183,7 @@ class ColdSegments:
                     yield True
                 stream.log.take_off()
             store.settle()
-            if is_loading or not store.files.are_held(STREAM):
+            if is_loading or not store.held[STREAM]:
                 break
             yield False  # a snapshot, a reply, or a stream that has changed its place meanwhile
         store.unwritten.clear()
@@ -197,7 +201,7 @@ class ColdSegments:
         is_mine = self._state.mover is None or store is self._ended
         if is_mine and store.files.has_dead and not self._is_unlinking and now_ms >= self._next_try_ms:
             self._unlink(store.files)
-        if store is self._ended and not store.files.has_any:
+        if store is self._ended and not (store.held.total() or store.files.has_dead):
             store.files.close()
             self._ended = None
         return self._work is not None and now_ms >= self._next_try_ms and self._go_on(self._work)

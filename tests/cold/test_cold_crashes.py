@@ -1,4 +1,4 @@
-"""A server with cold segments is killed, or loses its power, before each operation of its disk: nothing is lost, nothing
+"""A server with cold segments is killed, or its power cut, before each operation of its disk: nothing is lost, nothing
 is there twice, no file is missing, and none is left behind.
 """
 
