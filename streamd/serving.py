@@ -83,6 +83,7 @@ def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
             more = f" ({len(found.faults) - 1} more: streamd config check {arguments.file})" if found.faults[1:] else ""
             raise Failure(EXIT_USAGE, f"{found.faults[0]}{more}")
         config.values.update(found.values)
+        config.given.update(found.values)
         config.users = found.users
         notes += [f"{arguments.file} passed over: {note}" for note in found.notes()]
         config.path = os.path.abspath(arguments.file)

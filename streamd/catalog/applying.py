@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamd.connected.state import State
+from streamd.journal.cold_loading import ColdLoading
 from streamd.stream.groups.group import Group
 from streamd.stream.stream import Stream
 
@@ -16,14 +17,17 @@ class Applying:
     """The databases that a journal's records make.
 
     db: the database of the next records. libraries: the functions. duration_s, maxsize: the settings of streams that
-    are created. history: the last note of that name. _expected: the place and the entry ID of the next iid, and when it
-    was recorded.
+    are created. history: the last note of that name. cold: finds segment files that a base names; None: it may name
+    none. is_ours: whether streamd has written all that comes. _expected: the place and the entry ID of the next iid,
+    and when it was recorded.
     """
 
-    __slots__ = ("_expected", "_state", "db", "duration_s", "history", "libraries", "maxsize")
+    __slots__ = ("_expected", "_state", "cold", "db", "duration_s", "history", "is_ours", "libraries", "maxsize")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, cold: ColdLoading | None = None, is_ours: bool = False) -> None:
         self._state = state
+        self.cold = cold
+        self.is_ours = is_ours
         self.db = state.keyspace[0]
         self.libraries = state.libraries
         self.duration_s = state.config.integer("stream-idmp-duration")
@@ -52,6 +56,11 @@ class Applying:
         stream = self.new_stream()
         self.db.put(key, stream)
         return stream
+
+    @property
+    def names_entries(self) -> bool:
+        """Whether records of deletions name only entries that are, or were, there: redis-server may name others."""
+        return self.is_ours or (self.cold is not None and self.cold.is_begun)
 
     def new_stream(self) -> Stream:
         """Return a new stream, which no key holds yet."""

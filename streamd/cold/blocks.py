@@ -1,6 +1,6 @@
 """The blocks of segment files that are in memory, how others come there, and what all of them may take."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,7 +31,7 @@ class Blocks(Shelf):
     limit_bytes: how much the entries in memory may take. in_place: while it is not 0, what is not in memory is read at
     once, however long the disk takes. unwritten: the lists with enough segments in memory to be written, in the order
     of their coming; small: those with less. damaged: how many reads met a damaged block; last_damage: the last one.
-    move_failed: why segments could not be written lately, or "".
+    move_failed: why segments could not be written lately, or "". held: how many holds there are of each kind.
     """
 
     def __init__(self, files: SegmentFiles, limit_bytes: int) -> None:
@@ -47,6 +47,7 @@ class Blocks(Shelf):
         self._held: dict[int, Cached] = {}
         self._reader = Reader(_RECENT_BLOCKS)
         self._unwritten_bytes = [0]
+        self.held: Counter[str] = Counter()
         self._released: deque[tuple[SegmentFile, str]] = deque()
 
     def account(self) -> Account:
@@ -77,6 +78,7 @@ class Blocks(Shelf):
     def hold(self, file: SegmentFile, holder: str = STREAM) -> Hold:
         """Hold a file until the last reference to what is returned goes."""
         self.files.hold(file, holder)
+        self.held[holder] += 1
         return Hold(file, holder, self._let_go)
 
     def _let_go(self, file: SegmentFile, holder: str) -> None:
@@ -85,7 +87,9 @@ class Blocks(Shelf):
     def settle(self) -> None:
         """Release the files that were let go of; those that nothing has any more are dead then."""
         while self._released:
-            self.files.release(*self._released.popleft())
+            file, holder = self._released.popleft()
+            self.held[holder] -= 1
+            self.files.release(file, holder)
 
     # Blocks.
 

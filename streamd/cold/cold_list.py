@@ -147,6 +147,18 @@ class ColdList(SegmentList):
         self.rows.is_loaded = True
         self.live_count += file.index.entries(low, high)
 
+    def bring_back(self) -> None:
+        """Have the last row in memory again, and no more in its file. Raises: Absent."""
+        nodes = [node.copy() for node in self.rows.take_last_row()]
+        first_ids = [node.first_id for node in nodes]
+        self.segments[self.head : self.head] = nodes
+        self.first_ids[self.head : self.head] = first_ids
+        self.memory_bytes += sum([node.memory_bytes for node in nodes])
+        self._gaps.update(first_ids)  # what was between them is not known
+        if self._own is not None:
+            self._own.update(nodes)
+        self._settle()
+
     # The last node.
 
     def last_used(self) -> int:

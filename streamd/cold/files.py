@@ -221,6 +221,11 @@ class SegmentFiles:
         self.sizes[number] = size
         return found
 
+    def add_missing(self, one: SegmentFile) -> None:
+        """Take a file that a base names and that is not there."""
+        one.is_durable = True
+        self._known.add(one.number)
+
     def unlink_orphans(self) -> list[str]:
         """Unlink the segment files that are neither loaded nor written here; return their names. Raises: OSError.
 
@@ -247,6 +252,11 @@ class SegmentFiles:
             self._known.discard(one.number)
             self.sizes.pop(one.number, None)
             self._dead.append((one.number, one.path))
+
+    @property
+    def has_dead(self) -> bool:
+        """Whether there are files that nothing holds."""
+        return bool(self._dead)
 
     def unlink_dead(self) -> int:
         """Unlink the files that nothing holds; return how many. Raises: OSError, after all were tried; the next call

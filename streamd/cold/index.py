@@ -34,6 +34,7 @@ _START: Final = struct.Struct("<II")
 _WITH_SEQS: Final = 1
 _WITH_HOLES: Final = 0x8000
 _NODES: Final = 0x7FFF
+_COUNT_MAX: Final = 0xFFFF
 # The bytes of a row, without its columns of seqs and the counts of its nodes.
 _ROW_BYTES: Final = 8 + 8 + 3 * 4 + 2
 _SEQS_BYTES: Final = 2 * 8
@@ -176,6 +177,19 @@ class Footer:
         self._entries.append(block.entries)
         self._nodes.append(len(block.counts) | (_WITH_HOLES if block.has_holes else 0))
         self._counts.extend(block.counts)
+
+    def add_stand_in(self, first_id: int, last_id: int, entries: int) -> None:
+        """Add a row for blocks of which only the first and the last ID and the number of entries are known."""
+        for column, seqs, entry_id in zip(self._ms, self._seqs, (first_id, last_id), strict=True):
+            column.append(entry_id >> 64)
+            seqs.append(entry_id & SEQ_MAX)
+        self._offsets.append(0)
+        self._sizes.append(0)
+        self._entries.append(entries)
+        rest = entries % _COUNT_MAX
+        counts = [_COUNT_MAX] * (entries // _COUNT_MAX) + ([rest] if rest else [])
+        self._nodes.append(len(counts))
+        self._counts.extend(counts)
 
     def encode(self, blocks_end: int, salt: int) -> tuple[bytes, bytes, int]:
         """Return `(footer, trailer, checksum of the footer)`."""

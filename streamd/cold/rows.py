@@ -137,6 +137,26 @@ class Rows:
         finally:
             self.blocks.in_place -= 1
 
+    def take_last_row(self) -> list[Segment]:
+        """Remove the last row and return its nodes, which others may have as well. Raises: Absent."""
+        stretch = self.stretches[-1]
+        row = stretch.high - 1
+        nodes = self.nodes(stretch, row)
+        self.live -= self._live_in(stretch, row)
+        self.blocks.forget(stretch.file, row)
+        self._first_id = -1
+        if stretch.high - stretch.low > 1:
+            stretch.drop_last()
+        else:
+            self.stretches.pop()
+        if self.stretches:
+            self.end = min(self.end, self.stretches[-1].last_id)
+        else:
+            self.end, self.skipped = -1, 0
+        self.is_loaded = False
+        self._drop_dead_ends()
+        return nodes
+
     # Deleting.
 
     def take_last(self) -> Segment:

@@ -94,5 +94,6 @@ def _set(config: Config, source: str, name: str, text: str) -> None:
     option = OPTIONS[name]
     try:
         config.values[name] = option.parse(text)
+        config.given.add(name)
     except ConfigError:
         raise ConfigError(f"{source}{not_taken(option, text)}")

@@ -290,8 +290,9 @@ class Config:
     """The options' current values.
 
     `on_change(name, action)` registers an action for each change of an option by CONFIG SET. path: the file that was
-    read at the start, "" for none. changed: the options that CONFIG SET has set. on_rewrite(users): writes these
-    options into the file, and changed users (name -> rules, None for a removed user).
+    read at the start, "" for none. given: the options that were given at the start, whatever their values. changed: the
+    options that CONFIG SET has set. on_rewrite(users): writes these options into the file, and changed users (name ->
+    rules, None for a removed user).
     users: the name and the rules of each user in the file. flag_users: the same of each user from a flag.
     """
 
@@ -302,6 +303,7 @@ class Config:
         self.flag_users: list[list[bytes]] = []
         self._actions: dict[str, list[Callable[[], None]]] = {}
         self.path = ""
+        self.given: set[str] = set()
         self.changed: dict[str, None] = {}
         self.on_rewrite: Callable[[Mapping[bytes, bytes | None]], None] | None = None
         for name, value in values.items():
@@ -311,6 +313,7 @@ class Config:
                 raise ConfigError(f"unknown option '{name}'{near}")
             try:
                 self.values[option.name] = option.parse(option.format(value))
+                self.given.add(option.name)
             except ConfigError as error:
                 said = "(its value)" if option.name in SECRET_OPTIONS else repr(value)
                 raise ConfigError(f"{name}={said}: {error}")

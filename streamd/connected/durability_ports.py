@@ -1,5 +1,6 @@
 """The functions of the journal and of backups that the engine and commands call."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from streamd.connected.blocking import Waiter
@@ -23,6 +24,13 @@ class Backups(Protocol):
 
     def end(self, client: Client) -> bool:
         """Let go of the files; return whether there were any."""
+
+
+class Mover(Protocol):
+    """The function of the mover that a rewrite calls; see streamd.cold.mover."""
+
+    def move_all(self, then: Callable[[], None]) -> None:
+        """Write all segments to files that can be, then call `then`; also if that fails."""
 
 
 class Journal(Protocol):

@@ -14,7 +14,7 @@ from streamd.cold.store import ColdStore
 from streamd.configuration.server_options import Config
 from streamd.connected.blocking import BlockedClients
 from streamd.connected.client import Client
-from streamd.connected.durability_ports import Journal
+from streamd.connected.durability_ports import Journal, Mover
 from streamd.connected.keyspace_events import ALL_CLASSES, KeyspaceEvents
 from streamd.connected.latency import Latency
 from streamd.connected.monitor import redacted
@@ -103,7 +103,7 @@ class State:
     monitors: client ID -> client, of those that see every command.
     run_id: 40 hexadecimal digits, new at every start.
     persistence: returns the fields of INFO that a journal changes.
-    journal: None without one.
+    journal: None without one. mover: writes the entries of streams to segment files, None while all are in memory.
     read_only: the error for commands that write, on a replica; None on a primary. lacks_replicas: the same while there
         are fewer replicas than `min-replicas-to-write`. stale: the error for most commands while a replica without its
         link is not to show what it has. stream_defaults: on a replica, the
@@ -185,6 +185,7 @@ class State:
         self.active_expire = True
         self.scripts_may_all = False
         self.journal: Journal | None = None
+        self.mover: Mover | None = None
         # What this process has loaded or written of the journal that ended last, by path: `appendonly yes` asks.
         self.own_files: Mapping[str, Identity] = {}
         for db in self.keyspace:

@@ -10,6 +10,7 @@ from streamd.connected.client import Client
 from streamd.connected.state import State
 from streamd.durability.backups import Backups
 from streamd.durability.barrier import Barrier
+from streamd.durability.cold_segments import ColdSegments
 from streamd.durability.replay import Replay
 from streamd.durability.rewriting import Rewriting
 from streamd.journal.jobs import Submit, Syncs
@@ -51,6 +52,8 @@ class Persistence:
         self.writers = self.barrier.writers
         self.rewriting = Rewriting(state, self.journal, self.barrier, submit_beside)
         self.start_rewrite, self.save, self.doubt = self.rewriting.start, self.rewriting.save, self.rewriting.doubt
+        self.cold = ColdSegments(state, self.journal, submit_beside, self.rewriting.plan)
+        self.set_stream_memory = self.cold.set_limit
         # Take the effects of one command or one transaction; write the turn's units and let its output leave, or hold
         # it. (On the hot path: no call between.)
         self.append_unit = self.journal.append_unit
@@ -72,14 +75,20 @@ class Persistence:
     def open(self) -> None:
         """Lock and open the directory. Raises: LockedError, DamagedError, OSError."""
         self.journal.open()
+        self.cold.open()
         self._state.set_loading(True)
         self._state.persistence = self.fields
         self._load_started_ms = self._state.clock.now_ms()
         self._load_began_ms = self._state.clock.monotonic_ms()
 
     def load(self) -> Iterator[None]:
-        """Load the state, a few milliseconds of work at each call. Raises: DamagedError, LoadError, OSError."""
-        replay = Replay(self._state)
+        """Load the state, a few milliseconds of work at each call.
+
+        Raises: DamagedError, LoadError, OSError; ConfigError if entries in segment files are to be in memory, and do
+        not fit.
+        """
+        cold = self.cold.loading()
+        replay = Replay(self._state, cold)
         steps = self.journal.load(Loader(self._state.keyspace, replay))
         while True:
             replay.borrow()
@@ -89,6 +98,7 @@ class Persistence:
                 replay.finish()
             self.history = replay.history
             if ended:
+                yield from self.cold.loaded(cold)
                 self._loaded_defaults = replay.defaults
                 if self._state.read_only is not None or self.history is not None:
                     self._state.stream_defaults = replay.defaults
@@ -101,6 +111,7 @@ class Persistence:
         if self.cut is not None:
             log.warning("journal-cut", "%s", self.cut)
         self._log_moved()
+        self.cold.begin()
         self._state.records = []
         self._state.journal = self
         self._state.set_loading(False)
@@ -198,7 +209,7 @@ class Persistence:
             return False
         if self.backups.tick():
             self._serve_waiters()
-        return self.rewriting.tick()
+        return self.cold.tick() | self.rewriting.tick()
 
     def reload(self, rewrite: bool) -> None:
         """Empty the keyspace and load the journal, after a rewrite if wanted (DEBUG RELOAD, DEBUG LOADAOF).

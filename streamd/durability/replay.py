@@ -9,6 +9,7 @@ from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, a
 from streamd.commands.stream.xadd import apply_columns
 from streamd.configuration.server_options import OPTIONS
 from streamd.connected.state import State
+from streamd.journal.cold_loading import ColdLoading
 from streamd.resp.template import Column
 
 # What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.
@@ -31,9 +32,12 @@ class Replay:
     time holds only in between.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, cold: ColdLoading | None = None, is_ours: bool = False) -> None:
+        """cold: finds the segment files that a base names; None: it may name none. is_ours: whether streamd has written
+        all that comes.
+        """
         self._state = state
-        self._applying = Applying(state)
+        self._applying = Applying(state, cold, is_ours)
         self._context = Context(state, cast(Services, _Services()), 0)
         self._context.in_unit = True  # nothing blocks
         self._dirty = state.dirty
@@ -55,7 +59,9 @@ class Replay:
         return self._applying.history
 
     def borrow(self) -> None:
-        """Switch to the journal's time."""
+        """Switch to the journal's time; blocks that are needed are read at once."""
+        if self._state.cold is not None:
+            self._state.cold.in_place += 1
         values = self._state.config.values
         self._length_max, values[_LENGTH_MAX] = values[_LENGTH_MAX], OPTIONS[_LENGTH_MAX].maximum
         self._dirty = self._state.dirty
@@ -63,6 +69,8 @@ class Replay:
 
     def finish(self) -> None:
         """Switch back to the server's time."""
+        if self._state.cold is not None:  # one that was opened meanwhile has counted itself
+            self._state.cold.in_place -= 1
         self._state.config.values[_LENGTH_MAX] = self._length_max
         self._state.dirty = self._dirty
         self._state.time.ms = self._state.clock.now_ms()

@@ -17,6 +17,8 @@ _SOON_MS = 1_000
 # After any other failure, twice as long each time, as in Redis: a rewrite takes CPU, and the disk space of the data.
 _RETRY_MS_MIN = 60_000
 _RETRY_MS_MAX = 3_600_000
+# So often a rewrite may begin again instead of writing entries of segment files into an increment.
+_RESTARTS_MAX = 3
 # How often a rewrite in the foreground tries to sync the directory.
 _TRIES_MAX = 3
 
@@ -41,6 +43,8 @@ class Rewriting:
         barrier.on_sync_failed = self.begin_or_plan
         self.is_planned = False
         self._is_syncing = False
+        self._is_moving = self._has_moved = False  # segments that should be in files before a rewrite begins
+        self._restarts = 0
         # How often there was a doubt; up to which one the running rewrite, and the last one, has what is there.
         self._doubts = self._doubts_seen = self._doubts_settled = 0
         self._started_ms = 0
@@ -60,9 +64,8 @@ class Rewriting:
         """Begin a rewrite if one is wanted, and do a slice of one; return whether more is to be done at once."""
         journal, now_ms = self._journal, self._state.clock.monotonic_ms()
         if journal.rewrite is None:
-            failed = self._barrier.sync_failed is not None or journal.is_unsaved
-            wanted = failed or self.is_doubtful or self.is_planned or self._has_grown()
-            if wanted and now_ms >= self._next_try_ms:
+            wanted = self._is_urgent or self.is_doubtful or self.is_planned or self._has_grown()
+            if wanted and now_ms >= self._next_try_ms and (self._is_urgent or self._have_moved()):
                 self.begin_or_plan()
         rewrite = journal.rewrite
         if rewrite is not None and not self._is_syncing and (now_ms >= self._next_try_ms or not rewrite.is_named):
@@ -87,9 +90,31 @@ class Rewriting:
         base = self._journal.base_bytes or 1
         return percentage > 0 and size > minimum and (size - base) * 100 >= base * percentage
 
+    def _have_moved(self) -> bool:
+        """Return whether what can be in segment files is there, or could not be moved; else have it moved."""
+        mover = self._state.mover
+        if mover is None or self._has_moved:
+            return True
+        if not self._is_moving:
+            self._is_moving = self.is_planned = True
+            try:
+                mover.move_all(self._moved)
+            except Exception as error:
+                self._state.note_bug("moving entries before a rewrite", may_have_changed=False, error=error)
+                self._moved()
+        return self._has_moved
+
+    def _moved(self) -> None:
+        self._is_moving, self._has_moved = False, True
+
+    def plan(self) -> None:
+        """Have a rewrite begin as soon as it can."""
+        self.is_planned = True
+
     def start(self) -> None:
-        """Begin a rewrite; within a transaction, have it begin after that. Raises: CommandError if one is running;
-        OSError.
+        """Begin a rewrite; within a transaction, or while segments are to be moved, have it begin after that.
+
+        Raises: CommandError if one is running; OSError.
         """
         if self._journal.rewrite is not None:
             raise CommandError("ERR Background append only file rewriting already in progress")
@@ -99,6 +124,9 @@ class Rewriting:
             # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
             self.is_planned = True
             return
+        if not self._is_urgent and not self._have_moved():
+            return
+        self._has_moved = False
         defaults = state.stream_defaults or (
             state.config.integer("stream-idmp-duration"),
             state.config.integer("stream-idmp-maxsize"),
@@ -109,7 +137,20 @@ class Rewriting:
         self._said_s = 0
         self._saved_dirty_next = state.dirty
         history = state.replication.note_of_rewrite()
-        self._journal.begin_rewrite(state.keyspace, defaults, state.libraries.codes(), self._submit_beside, history)
+        self._journal.begin_rewrite(
+            state.keyspace,
+            defaults,
+            state.libraries.codes(),
+            self._submit_beside,
+            history,
+            state.cold,
+            self._restarts < _RESTARTS_MAX,
+        )
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether the files that are there do not have all, so that nothing else is done before."""
+        return self._barrier.sync_failed is not None or self._journal.is_unsaved
 
     def begin_or_plan(self) -> None:
         """Begin a rewrite, or plan one if one is running; failures are logged and retried."""
@@ -131,7 +172,8 @@ class Rewriting:
             rewrite.step(lambda: clock.monotonic_us() >= deadline_us)
             if rewrite.must_restart:
                 self._journal.abandon_rewrite()
-                self.is_planned = True
+                self._restarts += 1
+                self.is_planned = self._has_moved = True
                 return True
             if not rewrite.is_complete:
                 self._say_how_far(rewrite)
@@ -199,7 +241,7 @@ class Rewriting:
         clock = self._state.clock
         self.last_took_s = (clock.monotonic_ms() - self._started_ms) // 1000
         self.last_error = ""
-        self._failures_in_a_row = 0
+        self._failures_in_a_row = self._restarts = 0
         self.count += 1
         if self.is_doubtful:
             self._next_try_ms = clock.monotonic_ms() + _SOON_MS
@@ -222,8 +264,7 @@ class Rewriting:
         self._failures_in_a_row += 1
         rewrite = self._journal.rewrite
         is_named = rewrite is not None and rewrite.is_named
-        is_urgent = self._barrier.sync_failed is not None or self._journal.is_unsaved
-        if is_named or (is_urgent and not is_bug):
+        if is_named or (self._is_urgent and not is_bug):
             wait_ms = _SOON_MS
         text = "rewriting the journal failed: %s; the files that are there stay, the next try is in %d s"
         log.warning("journal-rewrite-failed", text, self.last_error, wait_ms // 1000)
@@ -238,6 +279,7 @@ class Rewriting:
         self._barrier.drain()
         before = self.count
         if self._journal.rewrite is None:
+            self._has_moved = True  # there is no time for that
             self.begin_or_plan()
         tries = 0
         while self._journal.rewrite is not None and not self._barrier.is_dead and tries < _TRIES_MAX:

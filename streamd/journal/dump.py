@@ -11,6 +11,7 @@ from typing import Final
 from streamd.data.entry_record import NAME, entry_columns, entry_words
 from streamd.data.types import KeyValue, type_of
 from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
+from streamd.journal.cold_records import NamedFiles, unwritten_from
 from streamd.journal.record import encode_columns, encode_command, encode_note
 from streamd.stream.entry_id import format_id, format_ids
 from streamd.stream.groups.group import Group
@@ -25,10 +26,13 @@ _PIECE_ENTRIES: Final = 100
 _PIECE_ITEMS: Final = 64
 
 
-def dump_key(db_index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> Iterator[Piece]:
+def dump_key(
+    db_index: int, key: bytes, value: KeyValue, expires_ms: int | None, named: NamedFiles | None = None
+) -> Iterator[Piece]:
     """Yield the pieces that make `value` again at a free key; `db_index` must be selected.
 
-    expires_ms: when the key expires, Unix milliseconds, or None.
+    expires_ms: when the key expires, Unix milliseconds, or None. named: names the segment files whose entries are not
+    written again; None: all entries are.
     """
     commands = type_of(value).commands
     if commands is not None:
@@ -36,17 +40,20 @@ def dump_key(db_index: int, key: bytes, value: KeyValue, expires_ms: int | None)
             yield False, encode_command(words)
     else:
         assert isinstance(value, Stream), "only streams take more than commands"
-        yield from _dump_stream(db_index, key, value)
+        yield from _dump_stream(db_index, key, value, named)
     if expires_ms is not None:
         yield False, encode_command((b"PEXPIREAT", key, b"%d" % expires_ms))
 
 
-def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
+def _dump_stream(db_index: int, key: bytes, stream: Stream, named: NamedFiles | None) -> Iterator[Piece]:
     """Yield the pieces of a stream: entries, counters, groups and window, in the order of Redis's own rewrite."""
     if len(stream.log) == 0:
         # An empty stream is made by an entry that is trimmed at once, as Redis does it.
         yield False, encode_command([NAME, key, b"MAXLEN", b"0", b"0-1", b"x", b"y"])
-    entries = stream.log.iterate()
+    if named is not None:
+        for record in named.dump(key, stream):
+            yield False, record
+    entries = stream.log.iterate(0 if named is None else unwritten_from(stream))
     while batch := list(islice(entries, _PIECE_ENTRIES)):
         yield False, _encode_entries(key, batch)
     yield False, encode_command((
@@ -82,14 +89,15 @@ def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: St
     for consumer in group.consumers.values():
         yield False, encode_command((b"XGROUP", b"CREATECONSUMER", key, name, consumer.name))
     for (owner, time_ms, count), ids in _equal_deliveries(group.pending.iterate()):
-        there = [entry_id for entry_id in ids if entry_id in stream.log]
+        there = [entry_id for entry_id in ids if stream.log.holds_pending(entry_id)]
         times = b"%d" % time_ms, b"%d" % count
         if there:
             words = [b"XCLAIM", key, name, owner.name, b"0", *map(format_id, there)]
             words += [b"TIME", times[0], b"RETRYCOUNT", times[1], b"FORCE", b"JUSTID", b"LASTID", position]
             yield False, encode_command(words)
         if len(there) < len(ids):
-            gone = [entry_id for entry_id in ids if entry_id not in stream.log]
+            known = {*there}
+            gone = [entry_id for entry_id in ids if entry_id not in known]
             notes = [
                 encode_note(db_index, (b"XGROUPPENDING", key, name, owner.name, format_id(entry_id), *times))
                 for entry_id in gone
@@ -145,7 +153,9 @@ def _dump_iids(
     iid with a time of its own stands a note with that.
     """
     recorded_ms = stream.idmp.recorded_ms(pid)
-    for (is_there, is_timed), rows in groupby(iids, lambda row: (row[1] in stream.log, row[0] in recorded_ms)):
+    for (is_there, is_timed), rows in groupby(
+        iids, lambda row: (stream.log.holds_pending(row[1]), row[0] in recorded_ms)
+    ):
         if not is_timed:
             yield _encode_iids(db_index, key, pid, rows, is_there)
             continue

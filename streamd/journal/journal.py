@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from streamd.base.filesystem import File, FileSystem, Identity, NoFile, repeat
+from streamd.cold.store import ColdStore
+from streamd.cold.tokens import Hold
 from streamd.data.keyspace import Keyspace
 from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.journal import manifest as manifests
@@ -33,7 +35,7 @@ class Journal:
     that it has neither loaded nor written, once a rewrite has replaced them. moved_aside: the new names of files that
     the manifest does not name. rewrite: the running rewrite. base_bytes: the size of the base, or of all files at the
     start if there is no base; automatic rewriting compares with it. writes: how many `write` calls have written units;
-    synced_writes: how many of these are on the disk.
+    synced_writes: how many of these are on the disk. holds: of the segment files that the base names.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class Journal:
         self.own: Mapping[str, Identity] = {}
         self.old_directory: str | None = None
         self._lock: File | None = None
+        self.holds: list[Hold] = []
         self._older_bytes = 0
         self._names_databases = False
+        self._old_segments: list[str] = []
 
     # -- start ----------------------------------------------------------------------------------------------------
 
@@ -135,18 +139,22 @@ class Journal:
         self._move_leftovers()
         if any(self.files.identity(path) != own.get(path) for path in map(self._path, self.manifest.parts())):
             self.old_directory = free_name(self.files, f"{self.directory}.old-{stamp(now_ms)}")
+            names = self.files.list(self.directory)
+            self._old_segments = [one for one in names if one.startswith(f"{self.filename}.") and one.endswith(".seg")]
         if not self.manifest.parts():
             self._create_increment()[0].close()  # files of a rewrite that a crash ends are never without a manifest
         repeat(lambda: self.files.sync_directory(self.data_directory))
         self.writer = Writer(NoFile(), 0, 0, self.files.salt())
         self.is_unsaved = True
 
-    def adopt(self, manifest: Manifest, loading: Loading, names_databases: bool, note: Words) -> Callable[[], None]:
+    def adopt(
+        self, manifest: Manifest, loading: Loading, names_databases: bool, note: Words, holds: Sequence[Hold] = ()
+    ) -> Callable[[], None]:
         """Make other files of the directory, which were loaded and are on the disk, the journal.
 
-        note: ends these files; it is on the disk before they are the journal. To be called only while no job of the
-        journal is under way. Returns the job that removes the files that were the journal before. Raises: OSError; then
-        these still are it.
+        note: ends these files; it is on the disk before they are the journal. holds: of the segment files that they
+        name. To be called only while no job of the journal is under way. Returns the job that removes the files that
+        were the journal before. Raises: OSError; then these still are it.
         """
         old, obsolete = self.writer, self.manifest
         assert old is not None
@@ -173,11 +181,13 @@ class Journal:
         self.base_bytes = self._older_bytes or size
         self.is_unsaved = False
         self.synced_writes = self.writes
+        old_holds, self.holds = self.holds, [*holds]
         try:
             repeat(lambda: self.files.sync_directory(self.directory))
             removable = obsolete.parts()
         except OSError:
             removable = []  # which manifest a power loss leaves is open, so the files of both stay
+            self.holds += old_holds
 
         def job() -> None:
             try:
@@ -293,6 +303,8 @@ class Journal:
         libraries: Sequence[bytes],
         submit: Submit,
         history: Words | None = None,
+        store: ColdStore | None = None,
+        may_restart: bool = True,
     ) -> None:
         """Begin a rewrite of a keyspace and of functions; see Rewrite. Raises: OSError."""
         assert self.rewrite is None
@@ -302,7 +314,9 @@ class Journal:
         seq = self.free_seq()
         base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
-        self.rewrite = Rewrite(self.files, self.directory, base, increment, keyspace, defaults, libraries, submit)
+        self.rewrite = Rewrite(
+            self.files, self.directory, base, increment, keyspace, defaults, libraries, submit, store, may_restart
+        )
         if history is not None:
             self.rewrite.begin_with(history)
 
@@ -351,6 +365,7 @@ class Journal:
         self.rewrite = None
         self.is_unsaved = False
         self._older_bytes = self.base_bytes = rewrite.base_bytes
+        self.holds = rewrite.base_holds()  # the new base is the one that counts, so the files of the old one may go
         rewrite.close_base()
 
         def job() -> None:
@@ -375,6 +390,9 @@ class Journal:
     def _move_old(self, old: Manifest, directory: str) -> None:
         """Move the replaced files, with their manifest, to another directory. Raises: OSError."""
         self.files.make_directory(directory)
+        segments, self._old_segments = self._old_segments, []
+        for name in segments:  # the first, as a start removes those that no base names
+            self.files.rename(f"{self.directory}/{name}", f"{directory}/{name}")
         manifests.replace(self.files, directory, self._manifest_name, old)
         for part in old.parts():
             self.files.rename(self._path(part), f"{directory}/{part.name}")

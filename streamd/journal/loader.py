@@ -6,9 +6,11 @@ from typing import Final, Protocol
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
 from streamd.journal.alike import Shapes, are_alike
+from streamd.journal.cold_loading import NewerFormat
 from streamd.journal.file_reader import Bare, Parsed
 from streamd.journal.notes import NOTES
 from streamd.journal.record import encode_select
+from streamd.journal.recovery import NewerError
 from streamd.journal.words import bare_commands
 from streamd.resp.template import Column
 
@@ -79,7 +81,7 @@ class Loader:
         self._path, self._advice = path, advice
 
     def take(self, piece: Bare | Parsed) -> Iterator[None]:
-        """Apply a piece; yields after each slice of it. Raises: LoadError."""
+        """Apply a piece; yields after each slice of it. Raises: LoadError, DamagedError."""
         is_whole = True
         if isinstance(piece, Parsed):
             commands = piece.commands
@@ -118,6 +120,8 @@ class Loader:
                 if refusal.needs_databases > DATABASES_MAX:
                     advice = f"no server has more than {DATABASES_MAX}: move its keys where it was written"
             raise LoadError(self._path, place, detail, advice, refusal.needs_databases)
+        except NewerFormat as error:
+            raise NewerError(self._path, piece.place_of(self.commands + count - before), str(error))
         self.commands += count
         if not is_whole:
             place = piece.place_of(self.commands - before)

@@ -26,6 +26,10 @@ increment.
 There is no snapshot of everything at the beginning, since copying the key table alone takes longer than a slice at some
 hundred thousand keys. A large stream gets a snapshot at its cut, which shares segments, windows and pending entries
 until they change, and is written in slices.
+
+Entries in segment files are not written: the base names the files, and where the stream's entries are in them (see
+streamd.journal.cold_records). An increment names no files. So where a key whose entries are in files would have to be
+written anew into the increment, the rewrite rather begins again, some times.
 """
 
 from collections import deque
@@ -34,10 +38,13 @@ from typing import Final
 
 from streamd.base.errors import reason_of
 from streamd.base.filesystem import FileSystem
+from streamd.cold.store import ColdStore
+from streamd.cold.tokens import Hold
 from streamd.data.keyspace import Keyspace
 from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.data.types import KeyValue, type_of
 from streamd.journal.base_writer import BaseWriter
+from streamd.journal.cold_records import NamedFiles, format_words, unwritten_from
 from streamd.journal.dump import dump_key
 from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
@@ -45,6 +52,7 @@ from streamd.journal.notes import DEFAULTS, FUNCTION, HISTORY
 from streamd.journal.record import FIRST_LINE_BYTES, encode_command, encode_note, encode_select
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Writer
+from streamd.stream.stream import Stream
 
 # A value of fewer entries (fields, elements) is written at its cut, a larger one is copied and written in slices: 1,000
 # take a millisecond.
@@ -72,7 +80,7 @@ class Rewrite:
     is_switching: the manifest is being replaced. is_named: a manifest that names the new files may be in place.
     keys_done, keys_total: the progress. must_restart: the files are useless and the rewrite must begin again, since a
     transaction mixed effects that cannot be separated (RENAME between a cut key and a waiting one, together with
-    FLUSHDB or SWAPDB).
+    FLUSHDB or SWAPDB), or a key would have to be written anew whose entries are in files.
     """
 
     def __init__(
@@ -85,11 +93,17 @@ class Rewrite:
         defaults: tuple[int, int],
         libraries: Sequence[bytes],
         submit: Submit,
+        store: ColdStore | None = None,
+        may_restart: bool = True,
     ) -> None:
         """Create the files and begin. Raises: OSError, after closing the files.
 
-        libraries: the code of each library of functions. submit: gets the jobs that write the base.
+        libraries: the code of each library of functions. submit: gets the jobs that write the base. store: the segment
+        files. may_restart: whether the rewrite may begin again instead of writing entries that are in files.
         """
+        self._store = store
+        self._named = None if store is None else NamedFiles(store)
+        self._may_restart = may_restart
         self._files = files
         self._directory = directory
         self._keyspace = keyspace
@@ -116,6 +130,8 @@ class Rewrite:
         except BaseException:
             self._base.close()
             raise
+        if store is not None:
+            self._base.add(encode_command(format_words(store)), False)
         note = (DEFAULTS, b"%d" % defaults[0], b"%d" % defaults[1])
         self._base.add(encode_note(0, note), True)
         for code in libraries:
@@ -137,9 +153,17 @@ class Rewrite:
             self.writer.append_unit(records)
         elif self._failure is None:
             try:
+                self._read_in_place(True)
                 self._observe(records)
             except Exception as error:
                 self._failure = error
+            finally:
+                self._read_in_place(False)
+
+    def _read_in_place(self, is_so: bool) -> None:
+        """Have blocks read at once, however long that takes: nothing here can wait, and next to none are needed."""
+        if self._store is not None:
+            self._store.in_place += 1 if is_so else -1
 
     def _observe(self, records: Sequence[Record | ColumnsRecord]) -> None:
         kept: list[Record | ColumnsRecord] = []
@@ -212,7 +236,9 @@ class Rewrite:
         self._append([(index, (b"DEL", key))])
         db = self._keyspace[index]
         value = db.values.get(key)
-        if value is not None:
+        if self._may_restart and type(value) is Stream and unwritten_from(value):
+            self.must_restart = True
+        elif value is not None:
             self._queue.append(iter(((False, encode_select(index)),)))
             self._queue.append(_snapshot(index, key, value, db.expires_ms.get(key)))
 
@@ -245,16 +271,20 @@ class Rewrite:
             raise self._failure
         self._base.check()
         self.writer.write()
-        while not (self.is_complete or self.must_wait):
-            if not self._is_listed:
-                self._list()
-            elif self._queue:
-                self._write_queue()
-            elif not self._write_base():
-                self._ended = True
-                self._base.end()
-            if should_stop():
-                break
+        self._read_in_place(True)
+        try:
+            while not (self.is_complete or self.must_wait):
+                if not self._is_listed:
+                    self._list()
+                elif self._queue:
+                    self._write_queue()
+                elif not self._write_base():
+                    self._ended = True
+                    self._base.end()
+                if should_stop():
+                    break
+        finally:
+            self._read_in_place(False)
 
     def _list(self) -> None:
         for waiting, unlisted in zip(self._waiting, self._unlisted, strict=True):
@@ -306,7 +336,7 @@ class Rewrite:
                 self._base.select(home)
             if value is None:
                 return iter(())
-            return _snapshot(home, key, value, db.expires_ms.get(key))
+            return _snapshot(home, key, value, db.expires_ms.get(key), self._named)
         return None
 
     def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -325,6 +355,10 @@ class Rewrite:
 
         return sync, done
 
+    def base_holds(self) -> list[Hold]:
+        """Return what holds the segment files that the base names, as those of the base in place."""
+        return [] if self._named is None else self._named.base_holds()
+
     def close_base(self) -> None:
         """Close the base; nothing more is written to it."""
         self._base.close()
@@ -334,7 +368,7 @@ class Rewrite:
         self._waiting = [{} for _ in self._waiting]
         self._unlisted = [[] for _ in self._unlisted]
         self._queue.clear()
-        self._current = None
+        self._current = self._named = None
         self.close_base()
         try:
             self.writer.close()
@@ -368,22 +402,24 @@ def places_of(index: int, words: Words) -> list[tuple[int, bytes]]:
     return [(index, words[1]), (target, words[2])]
 
 
-def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
+def _snapshot(
+    index: int, key: bytes, value: KeyValue, expires_ms: int | None, named: NamedFiles | None = None
+) -> _Pieces:
     """Return the pieces of `value` as it is now; later changes do not reach them. Raises (this call, and the iterator):
     UnwritableKey.
     """
     try:
         kind = type_of(value)
         if kind.elements(value) <= _AT_ONCE_ENTRIES_MAX:
-            return iter(list(dump_key(index, key, value, expires_ms)))
+            return iter(list(dump_key(index, key, value, expires_ms, named)))
         copied = (kind.snapshot or kind.copy)(value)
     except Exception as error:
         raise UnwritableKey(index, key, error) from error
-    return _pieces(index, key, copied, expires_ms)
+    return _pieces(index, key, copied, expires_ms, named)
 
 
-def _pieces(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
+def _pieces(index: int, key: bytes, value: KeyValue, expires_ms: int | None, named: NamedFiles | None) -> _Pieces:
     try:
-        yield from dump_key(index, key, value, expires_ms)
+        yield from dump_key(index, key, value, expires_ms, named)
     except Exception as error:
         raise UnwritableKey(index, key, error) from error

@@ -51,7 +51,7 @@ class FrameApplier:
     def __init__(self, state: State) -> None:
         self._state = state
         records, state.records = state.records, None
-        self._replay = Replay(state)
+        self._replay = Replay(state, is_ours=True)
         state.records = records
         if state.stream_defaults is not None:
             self._replay.defaults = state.stream_defaults

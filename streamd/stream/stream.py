@@ -96,6 +96,12 @@ class Stream:
             self._note_deleted(deleted[-1])
         return deleted
 
+    def delete_recorded(self, ids: Sequence[int]) -> None:
+        """Delete entries that are known to be there, without looking for them."""
+        if ids:
+            self.log.delete_recorded(ids)
+            self._note_deleted(max(ids))
+
     def has_all_behind(self, entry_id: int) -> bool:
         """Return whether all pending entries from an ID on are still in the log; False also where that is unknown."""
         return entry_id > self.gaps_to and entry_id >= (self.log.first_id or entry_id + 1)

@@ -53,6 +53,11 @@ def _all_there(log: Log, ids: list[int]) -> bool:
     return len(ids) > 1 and ids[0] < ids[-1] and log.ids_between(ids[0], ids[-1], len(ids) + 1) == ids
 
 
+def _all_once_there(log: Log, ids: list[int]) -> bool:
+    """Return whether `ids` ascend, and all of them, which were in the log once, still are."""
+    return ids == sorted({*ids}) and False not in map(log.holds_pending, ids)
+
+
 @command(
     "XCLAIM",
     arity=-6,
@@ -157,11 +162,11 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
     # These are guesses: for a consumer that streamd has written, a note behind this record has the times.
     consumer.seen_ms = max(consumer.seen_ms, time_ms)
     consumer.active_ms = max(consumer.active_ms or 0, time_ms)
-    if _all_there(stream.log, ids):
+    if _all_once_there(stream.log, ids) if applying.names_entries else _all_there(stream.log, ids):
         group.pending.deliver(ids, consumer, time_ms, options.count)
         return
     for entry_id in ids:
-        if entry_id in stream.log:
+        if stream.log.holds_pending(entry_id):
             group.pending.set(entry_id, consumer, time_ms, options.count)
         else:
             group.pending.remove(entry_id)

@@ -79,5 +79,8 @@ def xdel(context: Context, args: list[bytes]) -> Reply:
 @applies("XDEL")
 def apply_deletion(applying: Applying, words: list[bytes]) -> None:
     """Delete these entries; redis-server names also some that were not there."""
-    stream = applying.stream(words[1])
-    stream.delete_many(parse_ids(words[2:]))
+    stream, ids = applying.stream(words[1]), parse_ids(words[2:])
+    if applying.names_entries:
+        stream.delete_recorded(ids)
+    else:
+        stream.delete_many(ids)

@@ -67,5 +67,13 @@ def _delete(stream: Stream, ids: list[int], references: str) -> tuple[list[int],
 @applies("XDELEX")
 def apply_deletion(applying: Applying, words: list[bytes]) -> None:
     """Delete these entries, and with DELREF the references to them."""
-    references, ids = parse_deletion(words, 2)
-    _delete(applying.stream(words[1]), parse_ids(ids), references)
+    stream = applying.stream(words[1])
+    references, texts = parse_deletion(words, 2)
+    ids = parse_ids(texts)
+    if not applying.names_entries:
+        _delete(stream, ids, references)
+        return
+    # Some may have been pending without being there any more.
+    stream.delete_recorded([entry_id for entry_id in ids if stream.log.holds_pending(entry_id)])
+    if references == "delete":
+        delete_references(stream, ids)

@@ -139,6 +139,12 @@ class Log(Tail):
         self._sealed = shelf.new_list() if self._sealed is None else shelf.list_of(self._sealed)
         return self._sealed
 
+    def take_off(self) -> None:
+        """Keep the sealed nodes in memory, from now on; all of them must be there."""
+        self._shelf = None
+        if self._sealed is not None:
+            self._sealed = self._sealed.in_memory()
+
     # Deleting.
 
     def delete(self, entry_id: int) -> bool:

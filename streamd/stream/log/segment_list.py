@@ -337,6 +337,15 @@ class SegmentList:
             ids.append(segment.ids(position, position + 1)[0])
         return ids
 
+    def in_memory(self) -> "SegmentList":
+        """Return a list of the same segments which keeps them in memory; this one must not be used any more."""
+        if type(self) is SegmentList:
+            return self
+        other = SegmentList()
+        other.segments, other.first_ids, other.head = self.segments, self.first_ids, self.head
+        other.live_count, other.memory_bytes, other._own = self.live_count, self.memory_bytes, self._own
+        return other
+
     def copy(self) -> "SegmentList":
         """Return a list of the same segments; each list copies a segment before it changes it.
 

@@ -1,0 +1,113 @@
+"""The segment files that a base names, found again while it is loaded."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from streamd.cold.cold_list import ColdList
+from streamd.cold.files import BASE, STREAM, SegmentFile
+from streamd.cold.format import Damaged, Header, Unreadable
+from streamd.cold.index import Footer
+from streamd.cold.store import ColdStore
+from streamd.cold.tokens import Hold
+from streamd.journal.cold_records import FORMAT, decode_gone
+from streamd.journal.recovery import DamagedError
+from streamd.stream.entry_id import parse_id
+from streamd.stream.stream import Stream
+
+_ADVICE: Final = "restore it from a backup, or copy the directory and see what `streamd check` says"
+
+
+class NewerFormat(Exception):
+    """A base of a format that this version does not know; the message says which."""
+
+
+class UnreadableError(DamagedError):
+    """A segment file that this version or this machine cannot read; the message says why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, 0, reason, "")
+        self.args = (reason,)
+
+
+class ColdLoading:
+    """Applies the STREAMCOLD records of a base.
+
+    open_store: returns the server's store, told the bytes of `stream-memory` and the greatest number of a file that the
+    base says. is_begun: whether the base has such records; then streamd has written all that follows. limit_bytes: what
+    the base says. holds: of all files that the base names.
+    """
+
+    def __init__(self, open_store: Callable[[int, int], ColdStore], known: Iterable[SegmentFile] = ()) -> None:
+        """known: files that are loaded already."""
+        self._open_store = open_store
+        self._known = {(file.number, file.size, file.checksum): file for file in known}
+        self._store: ColdStore | None = None
+        self._files: dict[int, SegmentFile] = {}
+        self._missing: dict[int, tuple[SegmentFile, Footer]] = {}
+        self.is_begun = False
+        self.limit_bytes = 0
+        self.holds: list[Hold] = []
+
+    @property
+    def store(self) -> ColdStore:
+        """The store, once the base has begun."""
+        assert self._store is not None
+        return self._store
+
+    def begin(self, version: int, limit_bytes: int, number: int) -> None:
+        """Take the first command of a base. Raises: NewerFormat, OSError."""
+        if version != FORMAT:
+            raise NewerFormat(f"it has format {version} of STREAMCOLD, and this one knows {FORMAT}")
+        self.is_begun = True
+        self.limit_bytes = limit_bytes
+        self._store = self._open_store(limit_bytes, number)
+
+    def add_file(self, number: int, size: int, checksum: int) -> None:
+        """Take a file that the base names. Raises: DamagedError, OSError."""
+        files = self.store.files
+        try:
+            file = self._known.get((number, size, checksum)) or files.load(number, size, checksum)
+        except FileNotFoundError:
+            # Wrong only if a stream has one of its entries at the end: till then another file stands for it, with a
+            # block for each range.
+            footer = Footer()
+            file = SegmentFile(number, files.path(number), Header(number, 0, 0), checksum, size, footer.index())
+            files.add_missing(file)
+            self._missing[number] = file, footer
+        except Damaged as error:
+            raise DamagedError(error.path, error.offset, error.reason, _ADVICE)
+        except Unreadable as error:
+            raise UnreadableError(files.path(number), str(error))
+        self._files[number] = file
+        self.holds.append(self.store.hold(file, BASE))
+
+    def add_range(self, stream: Stream, words: list[bytes]) -> None:
+        """Add entries of a file to a stream, by the words behind the key. Raises: ValueError, KeyError."""
+        number, low, high, entries = map(int, words[:4])
+        file = self._files[number]
+        if number in self._missing:
+            footer = self._missing[number][1]
+            footer.add_stand_in(parse_id(words[4]), parse_id(words[5]), entries)
+            file.index = footer.index()
+            low, high = file.index.rows - 1, file.index.rows
+        if not 0 <= low < high <= file.index.rows or file.index.entries(low, high) != entries:
+            raise ValueError("a range that its file does not have")
+        log = stream.log
+        cold = log.sealed if log.sealed is not None else log.put_on(self.store)
+        if not isinstance(cold, ColdList) or len(log) != cold.rows.live:
+            raise ValueError("a range behind entries that are in memory")
+        cold.add_rows(file, low, high)
+
+    def add_gone(self, stream: Stream, word: bytes) -> None:
+        """Delete entries of the ranges of a stream. Raises: ValueError."""
+        cold = stream.log.sealed
+        if not isinstance(cold, ColdList):
+            raise ValueError("there are no ranges")
+        cold.delete_recorded(decode_gone(word))
+
+    def check(self) -> None:
+        """Return if no stream has entries of a missing file, once all is loaded. Raises: DamagedError."""
+        self.store.settle()
+        for file, _ in self._missing.values():
+            if file.holders[STREAM]:
+                raise DamagedError(file.path, 0, "it is not there, and streams have entries in it", _ADVICE)

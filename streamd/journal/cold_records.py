@@ -1,0 +1,100 @@
+"""The STREAMCOLD records of a base: which segment files it needs, and which of their entries each stream has.
+
+* `STREAMCOLD FORMAT 1 LIMIT NUMBER` is the first command of a base: the bytes of `stream-memory`, and the greatest
+  number that a segment file had. Software that does not know it refuses the base, rather than load it without entries.
+* `STREAMCOLD FILE NUMBER SIZE CHECKSUM` stands before the first range of a file; the checksum is that of its footer, in
+  16 hexadecimal digits.
+* `STREAMCOLD RANGE KEY NUMBER FROM TO ENTRIES FIRST LAST` adds the blocks from row FROM to before TO of a file to a
+  stream; ENTRIES are in them, deleted or not, and their IDs are FIRST to LAST.
+* `STREAMCOLD GONE KEY IDS` says which entries of the ranges before it are deleted; IDS is one word, ascending IDs with
+  blanks between them, each as the milliseconds since the one before, and `-SEQ` if its seq is not 0.
+* `XTRIM KEY MAXLEN = LENGTH` behind them, if the first block has entries that were trimmed.
+
+Such records stand in bases alone. An increment says what was done, and names no file.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from streamd.cold.cold_list import ColdList
+from streamd.cold.files import BASE, REWRITE
+from streamd.cold.store import ColdStore
+from streamd.cold.tokens import Hold
+from streamd.data.records import Words
+from streamd.journal.record import encode_command
+from streamd.stream.entry_id import SEQ_MAX, format_id
+from streamd.stream.stream import Stream
+
+COLD: Final = b"STREAMCOLD"
+FORMAT: Final = 1
+
+# IDs in one record: some hundred microseconds to make.
+_IDS_MAX: Final = 1_000
+
+
+def format_words(store: ColdStore) -> Words:
+    """Return the first command of a base."""
+    return COLD, b"FORMAT", b"%d" % FORMAT, b"%d" % store.limit_bytes, b"%d" % store.files.number
+
+
+def encode_gone(ids: Iterable[int]) -> bytes:
+    """Return ascending IDs as one word."""
+    parts, before = [], 0
+    for entry_id in ids:
+        ms, seq = entry_id >> 64, entry_id & SEQ_MAX
+        parts.append(b"%d-%d" % (ms - before, seq) if seq else b"%d" % (ms - before))
+        before = ms
+    return b" ".join(parts)
+
+
+def decode_gone(word: bytes) -> list[int]:
+    """Return the IDs of a word. Raises: ValueError."""
+    found, ms = [], 0
+    for part in word.split(b" "):
+        since, dash, seq = part.partition(b"-")
+        ms += int(since)
+        found.append(ms << 64 | (int(seq) if dash else 0))
+    return found
+
+
+class NamedFiles:
+    """The segment files that a base names while it is written. Each is held from its first range on."""
+
+    def __init__(self, store: ColdStore) -> None:
+        self.store = store
+        self._holds: dict[int, Hold] = {}
+
+    def dump(self, key: bytes, stream: Stream) -> Iterator[bytes]:
+        """Yield the records of a stream's entries that are in files, as RESP; no block is read.
+
+        Behind them follow those that are not, from `unwritten_from` on.
+        """
+        cold = stream.log.sealed
+        if not isinstance(cold, ColdList) or not cold.rows:
+            return
+        rows = cold.rows
+        for stretch in rows.stretches:
+            file, record = stretch.file, b""
+            if file.number not in self._holds:
+                self._holds[file.number] = self.store.hold(file, REWRITE)
+                words = b"%d" % file.number, b"%d" % file.size, b"%016x" % file.checksum
+                record = encode_command((COLD, b"FILE", *words))
+            place = b"%d" % stretch.low, b"%d" % stretch.high, b"%d" % stretch.entries
+            ids = format_id(stretch.first_id), format_id(stretch.last_id)
+            yield record + encode_command((COLD, b"RANGE", key, b"%d" % file.number, *place, *ids))
+        gone = rows.gone_ids()
+        while ids_gone := encode_gone(islice(gone, _IDS_MAX)):
+            yield encode_command((COLD, b"GONE", key, ids_gone))
+        if rows.skipped:
+            yield encode_command((b"XTRIM", key, b"MAXLEN", b"=", b"%d" % rows.live))
+
+    def base_holds(self) -> list[Hold]:
+        """Return what holds the files as those of a base that the manifest names."""
+        return [self.store.hold(hold.file, BASE) for hold in self._holds.values()]
+
+
+def unwritten_from(stream: Stream) -> int:
+    """Return the ID behind all entries that are in files; 0 if none is."""
+    cold = stream.log.sealed
+    return cold.rows.end + 1 if isinstance(cold, ColdList) else 0
