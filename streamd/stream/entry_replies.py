@@ -5,6 +5,7 @@ from typing import Final
 
 from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
 from streamd.resp.types import LongArray, Parts, Raw
+from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
 from streamd.stream.wire.entry_encoder import encode_entry
 
@@ -45,9 +46,22 @@ def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterat
         yield source.read(low, high, reverse)
 
 
+def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:
+    """Return the RESP of entries, in parts, if they follow each other in the log, as mostly; else None.
+
+    ids: ascending; `Log.require_ids` has asked for them.
+    """
+    found: list[int] = []
+    try:
+        parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+    except Absent:
+        return None  # others between them are not in memory
+    return parts if found == ids else None
+
+
 def pinned_bytes(log: Log, entries: int) -> int:
     """Return about how many bytes a reply of so many entries keeps from being freed."""
-    return log.content_bytes * entries // max(1, len(log))
+    return log.memory_bytes * entries // max(1, len(log))
 
 
 class ReadBudget:

@@ -413,31 +413,33 @@ class PendingEntries(PendingInSlices):
     def oldest(self, until_ms: int, count: int | None, is_wanted: Callable[[int], bool]) -> list[PendingEntry]:
         """Return up to `count` entries delivered at `until_ms` or before: released ones first, then by (time, ID).
 
-        is_wanted: says of an ID whether its entry may be among them.
+        is_wanted: says of an ID whether its entry may be among them; what it raises changes nothing here.
         """
         wanted = self._length if count is None else count
         chosen = list(islice(filter(is_wanted, self.nacked), wanted))
         opened: dict[int, Chunk] = {}
         candidates: list[tuple[int, int]] = []
-        while len(chosen) < wanted:
-            # Open the chunks that may have something older than the oldest candidate.
-            while (chunk := self._oldest_chunk(opened.keys())) is not None:
-                assert chunk.noted_ms is not None
-                if chunk.noted_ms > until_ms or (candidates and (chunk.noted_ms, chunk.low) > candidates[0]):
+        try:
+            while len(chosen) < wanted:
+                # Open the chunks that may have something older than the oldest candidate.
+                while (chunk := self._oldest_chunk(opened.keys())) is not None:
+                    assert chunk.noted_ms is not None
+                    if chunk.noted_ms > until_ms or (candidates and (chunk.noted_ms, chunk.low) > candidates[0]):
+                        break
+                    opened[chunk.low] = chunk
+                    for index, entry_id in enumerate(chunk.ids):
+                        if chunk.owner_at(index) is not None and chunk.time_at(index) <= until_ms:
+                            heappush(candidates, (chunk.time_at(index), entry_id))
+                if not candidates:
                     break
-                opened[chunk.low] = chunk
-                for index, entry_id in enumerate(chunk.ids):
-                    if chunk.owner_at(index) is not None and chunk.time_at(index) <= until_ms:
-                        heappush(candidates, (chunk.time_at(index), entry_id))
-            if not candidates:
-                break
-            entry_id = heappop(candidates)[1]
-            if is_wanted(entry_id):
-                chosen.append(entry_id)
-        for chunk in opened.values():
-            noted_ms, chunk.noted_ms = chunk.noted_ms, None
-            assert noted_ms is not None
-            self._note_time(noted_ms, chunk)
+                entry_id = heappop(candidates)[1]
+                if is_wanted(entry_id):
+                    chosen.append(entry_id)
+        finally:
+            for chunk in opened.values():
+                noted_ms, chunk.noted_ms = chunk.noted_ms, None
+                assert noted_ms is not None
+                self._note_time(noted_ms, chunk)
         entries = [self.get(entry_id) for entry_id in chosen]
         return [entry for entry in entries if entry is not None]
 
