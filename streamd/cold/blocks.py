@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from streamd.base.errors import CommandError, reason_of
@@ -25,6 +26,19 @@ LARGE_PART: Final = 8
 _RECENT_BLOCKS: Final = 64
 
 
+class _AtOnce(AbstractContextManager[None]):
+    """The context in which a store's blocks are read in place."""
+
+    def __init__(self, blocks: "Blocks") -> None:
+        self._blocks = blocks
+
+    def __enter__(self) -> None:
+        self._blocks.in_place += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._blocks.in_place -= 1
+
+
 class Blocks(Shelf):
     """The segment files of a server and the blocks in memory; the base of ColdStore.
 
@@ -39,6 +53,7 @@ class Blocks(Shelf):
         self.cache = BlockCache(limit_bytes)
         self.limit_bytes = limit_bytes
         self.in_place = 0
+        self._at_once = _AtOnce(self)
         self.unwritten: deque[SegmentList] = deque()
         self.small: deque[SegmentList] = deque()
         self.damaged = 0
@@ -49,6 +64,10 @@ class Blocks(Shelf):
         self._unwritten_bytes = [0]
         self.held: Counter[str] = Counter()
         self._released: deque[tuple[SegmentFile, str]] = deque()
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing raises Absent."""
+        return self._at_once
 
     def account(self) -> Account:
         """Return the account of a list's segments in memory."""

@@ -255,6 +255,10 @@ class ColdList(SegmentList):
         """Return the ID of the first entry, or None. Raises: Absent."""
         return self.rows.first_id() if self.rows.stretches else super().first_id()
 
+    def begins_behind(self, entry_id: int) -> bool:
+        """Return whether the first entry is behind an ID; there must be an entry. Raises: Absent."""
+        return self.rows.begins_behind(entry_id) if self.rows.stretches else super().begins_behind(entry_id)
+
     def has(self, entry_id: int) -> bool:
         """Return whether there is an entry with that ID. Raises: Absent."""
         return super().has(entry_id) if entry_id > self.rows.end else self.rows.has(entry_id)

@@ -393,6 +393,15 @@ class Rows:
             self._first_id = first_id_of(self.nodes(stretch, stretch.low))
         return self._first_id
 
+    def begins_behind(self, entry_id: int) -> bool:
+        """Return whether the first entry is behind an ID. Raises: Absent, for an ID of the first row if a block has to
+        tell that.
+        """
+        stretch = self.stretches[0]
+        if not stretch.first_id <= entry_id < stretch.file.index.last_id(stretch.low):
+            return entry_id < stretch.first_id
+        return self.first_id() > entry_id
+
     def has(self, entry_id: int) -> bool:
         """Return whether there is an entry with that ID. Raises: Absent."""
         number, row = self.find(entry_id)

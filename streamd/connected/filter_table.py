@@ -222,8 +222,9 @@ class FilterTable:
         if stream.entries_added - added > _ENTRIES_PER_WAITER * self.count:
             return self._all()
         found: _Waiters = dict(self._tried_always)
-        for _, fields in stream.log.iterate(before + 1):
-            self._find(fields, found)
+        with stream.log.at_once():  # (they are new: mostly in memory)
+            for _, fields in stream.log.iterate(before + 1):
+                self._find(fields, found)
         if has_passed:
             for waiter in found:
                 waiter.filtering.passed(key, before)

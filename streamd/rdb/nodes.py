@@ -119,21 +119,19 @@ class NodeEntries:
             size = sum([len(text) for fields in source.entries(low, high) for text in fields])
             self.is_large = size > JOINED_BYTES_MAX
 
-    @property
-    def nodes(self) -> int:
-        """How many nodes `nodes_of` makes of it."""
-        return sum([high - low for low, high in self.spans]) if self.is_large else 1
 
-
-def runs_of(log: Log) -> list[NodeEntries]:
-    """Return the entries of a log as runs, without decoding those that are sealed."""
-    runs: list[NodeEntries] = []
-    for source, low, high in log.runs(0, ID_MAX):
-        if runs and runs[-1].source is source:
-            runs[-1].spans.append((low, high))
-        else:
-            runs.append(NodeEntries(source, low, high))
-    return runs
+def runs_of(log: Log, start: int) -> Iterator[NodeEntries]:
+    """Yield the entries of a log from ID `start` on as runs, without decoding those that are sealed. Raises: Absent."""
+    run: NodeEntries | None = None
+    for source, low, high in log.runs(start, ID_MAX):
+        if run is not None and run.source is source:
+            run.spans.append((low, high))
+            continue
+        if run is not None:
+            yield run
+        run = NodeEntries(source, low, high)
+    if run is not None:
+        yield run
 
 
 def nodes_of(run: NodeEntries) -> Iterator[tuple[int, bytes]]:

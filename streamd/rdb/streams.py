@@ -188,14 +188,19 @@ def type_of(stream: Stream) -> int:
 def stream_pieces(kind: int, stream: Stream) -> Iterator[bytes]:
     """Yield a stream behind its type's byte, `kind`; it must not change meanwhile."""
     out = bytearray()
-    runs = runs_of(stream.log)
-    write_length(out, sum([run.nodes for run in runs]))
-    for run in runs:
+    # In front of the nodes stands their number, which nothing knows before they are made.
+    nodes: list[bytes] = []
+    for run in runs_of(stream.log, 0):
         for first_id, packed in nodes_of(run):
             write_string(out, first_id.to_bytes(16, "big"))
             write_string(out, packed)
-            yield bytes(out)
+            nodes.append(bytes(out))
             out.clear()
+            yield b""
+    write_length(out, len(nodes))
+    yield bytes(out)
+    out.clear()
+    yield from nodes
     write_length(out, len(stream.log))
     for entry_id in (stream.last_id, stream.log.first_id or 0, stream.max_deleted_id):
         _write_parts(out, entry_id)

@@ -70,9 +70,22 @@ def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterat
         missing.fetch()
 
 
+def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:
+    """Return the RESP of entries, in parts, if they follow each other in the log, as mostly; else None.
+
+    ids: ascending; `Log.require_ids` has asked for them.
+    """
+    found: list[int] = []
+    try:
+        parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+    except Absent:
+        return None  # others between them are not in memory
+    return parts if found == ids else None
+
+
 def pinned_bytes(log: Log, entries: int) -> int:
     """Return about how many bytes a reply of so many entries keeps from being freed."""
-    return log.content_bytes * entries // max(1, len(log))
+    return log.memory_bytes * entries // max(1, len(log))
 
 
 class ReadBudget:

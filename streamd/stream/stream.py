@@ -90,7 +90,7 @@ class Stream:
         return results
 
     def delete_many(self, ids: Sequence[int]) -> list[int]:
-        """Delete entries; return which of `ids` were there, ascending."""
+        """Delete entries; return which of `ids` were there, ascending. Raises: Absent, before any is deleted."""
         deleted = self.log.delete_many(ids)
         if deleted:
             self._note_deleted(deleted[-1])
@@ -104,14 +104,13 @@ class Stream:
 
     def has_all_behind(self, entry_id: int) -> bool:
         """Return whether all pending entries from an ID on are still in the log; False also where that is unknown."""
-        return entry_id > self.gaps_to and entry_id >= (self.log.first_id or entry_id + 1)
+        return entry_id > self.gaps_to and len(self) > 0 and not self.log.begins_behind(entry_id)
 
     def has_tombstone_behind(self, entry_id: int) -> bool:
         """Return whether an entry from `entry_id` on may have been deleted out of the middle of the log."""
-        first_id = self.log.first_id
-        if first_id is None or not self.max_deleted_id or self.max_deleted_id < first_id:
+        if not self.max_deleted_id or entry_id > self.max_deleted_id or not len(self):
             return False
-        return entry_id <= self.max_deleted_id
+        return not self.log.begins_behind(self.max_deleted_id)
 
     def entries_up_to(self, entry_id: int) -> int | None:
         """Return how many entries were ever added up to `entry_id`; None when that cannot be known.
@@ -120,19 +119,18 @@ class Stream:
         """
         if not self.entries_added:
             return 0
-        first_id = self.log.first_id
-        if first_id is None and entry_id <= self.last_id:
+        log = self.log
+        if not len(log) and entry_id <= self.last_id:
             return self.entries_added
         if entry_id and entry_id < self.max_deleted_id:
             return None
         if entry_id >= self.last_id:
             return self.entries_added if entry_id == self.last_id else None
-        assert first_id is not None
-        if not self.max_deleted_id or self.max_deleted_id < first_id:
-            if entry_id < first_id:
-                return self.entries_added - len(self)
-            if entry_id == first_id:
-                return self.entries_added - len(self) + 1
+        if not self.max_deleted_id or log.begins_behind(self.max_deleted_id):
+            if log.begins_behind(entry_id):
+                return self.entries_added - len(log)
+            if log.begins_behind(entry_id - 1):
+                return self.entries_added - len(log) + 1
         return None
 
     def advance(self, group: Group, ids: list[int]) -> None:
@@ -142,10 +140,9 @@ class Stream:
         """
         if ids[-1] <= group.last_id:
             return
-        first_id = self.log.first_id or 0
-        simple = not self.max_deleted_id or self.max_deleted_id < first_id
+        simple = not self.max_deleted_id or self.log.begins_behind(self.max_deleted_id)
         if simple and group.last_id < ids[0]:
-            if group.entries_read is None or group.last_id < first_id:
+            if group.entries_read is None or self.log.begins_behind(group.last_id):
                 read = self.entries_up_to(ids[0])
                 if read is not None:
                     group.entries_read = min(read + len(ids) - 1, _COUNT_MAX)
@@ -174,9 +171,9 @@ class Stream:
         """
         if not self.entries_added or not len(self):
             return 0
-        first_id = self.log.first_id or 0
-        if last_id < first_id and self.max_deleted_id < first_id:
-            return len(self)
+        log = self.log
+        if log.begins_behind(last_id) and log.begins_behind(self.max_deleted_id):
+            return len(log)
         if entries_read is not None and not self.has_tombstone_behind(last_id):
             return self.entries_added - entries_read
         read = self.entries_up_to(last_id)
@@ -187,9 +184,8 @@ class Stream:
 
         The counters change as `advance` changes them for a group that gets every entry.
         """
-        first_id = self.log.first_id or 0
-        simple = not self.max_deleted_id or self.max_deleted_id < first_id
-        if simple and group.last_id < first_id:
+        simple = not self.max_deleted_id or self.log.begins_behind(self.max_deleted_id)
+        if simple and self.log.begins_behind(group.last_id):
             group.entries_read = self.entries_added - len(self) + self.log.count_range(0, entry_id)
         elif group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
             group.entries_read = min(group.entries_read + self.log.count_range(group.last_id + 1, entry_id), _COUNT_MAX)

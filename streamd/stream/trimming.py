@@ -24,28 +24,49 @@ class Trim:
     limit: int
     references: str
 
-    def apply(self, stream: Stream) -> list[bytes]:
-        """Trim; return the options of the XTRIM that repeats it exactly, empty if no entry was removed."""
-        by_nodes = self.references == "keep"
-        if not by_nodes and (stream.groups or self.limit):
-            return self._apply_each(stream)
+    def require(self, stream: Stream) -> None:
+        """Return if trimming needs no wait for the disk. Raises: Absent."""
         log = stream.log
+        if not self._goes_by_entry(stream):
+            log.require_trim(self.by, self.threshold)
+        elif self.by == "maxlen" and self.references == "delete":
+            log.require(0, ID_MAX, max(len(log) - self.threshold, 0))
+        else:
+            log.require(0, self._end(stream))
+
+    def apply(self, stream: Stream) -> list[bytes]:
+        """Trim; return the options of the XTRIM that repeats it exactly, empty if no entry was removed.
+
+        What is not in memory is read at once, since XADD never waits; `require` asks whether there is such.
+        """
+        log = stream.log
+        if self._goes_by_entry(stream):
+            with log.at_once():
+                return self._apply_each(stream)
+        by_nodes = self.references == "keep"
         if self.by == "maxlen":
             if not log.trim_to_length(self.threshold, by_nodes and self.approximate, self.limit):
                 return []
             return [b"MAXLEN", b"=", b"%d" % len(log)]
         if not log.trim_before(self.threshold, by_nodes and self.approximate, self.limit):
             return []
-        first = log.first_id
+        with log.at_once():
+            first = log.first_id
         return [b"MINID", b"=", format_id(self.threshold if first is None else first)]
+
+    def _goes_by_entry(self, stream: Stream) -> bool:
+        return self.references != "keep" and bool(stream.groups or self.limit)
+
+    def _end(self, stream: Stream) -> int:
+        """Return the last ID that may be trimmed."""
+        end = ID_MAX if self.by == "maxlen" else self.threshold - 1
+        return min(end, read_by_all_up_to(stream)) if self.references == "acked" else end
 
     def _apply_each(self, stream: Stream) -> list[bytes]:
         """Trim entry by entry, with a look at the groups."""
         log = stream.log
         wanted = len(log) - self.threshold if self.by == "maxlen" else len(log)
-        end = ID_MAX if self.by == "maxlen" else self.threshold - 1
-        if self.references == "acked":
-            end = min(end, read_by_all_up_to(stream))
+        end = self._end(stream)
         removed = start = 0
         while removed < wanted and start <= end and (node := log.node_from(start)):
             entries, last_id = node

@@ -165,7 +165,7 @@ def _is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> b
         return not trim.limit or len(stream) + count - trim.threshold <= trim.limit
     if trim.threshold > first_id:
         return False
-    return not trim.limit or stream.log.count_range(0, trim.threshold - 1) <= trim.limit
+    return not trim.limit or _count_before(stream, trim.threshold) <= trim.limit
 
 
 def _trims_little(stream: Stream, trim: Trim, count: int) -> bool:
@@ -176,8 +176,14 @@ def _trims_little(stream: Stream, trim: Trim, count: int) -> bool:
     if trim.by == "maxlen":
         removed = len(stream) + count - trim.threshold
     else:
-        removed = stream.log.count_range(0, trim.threshold - 1)
+        removed = _count_before(stream, trim.threshold)
     return removed <= count + _TRIMMED_MAX or 0 < trim.limit <= count + _TRIMMED_MAX
+
+
+def _count_before(stream: Stream, entry_id: int) -> int:
+    """Return the number of entries before an ID; XADD waits for nothing, so what is not in memory is read at once."""
+    with stream.log.at_once():
+        return stream.log.count_range(0, entry_id - 1)
 
 
 def _append_idempotent(

@@ -37,6 +37,8 @@ from streamd.stream.wire.entry_columns import columns_of, each
 def xadd(context: Context, args: list[bytes]) -> Reply:
     """Append an entry to a stream and return its ID; a duplicate returns the ID of the entry that is there.
 
+    It never waits for the disk: a trim whose entries are not in memory reads these at once.
+
     Reply: bulk string; null when NOMKSTREAM is given and the key does not exist.
     Raises: CommandError; WrongType.
     """

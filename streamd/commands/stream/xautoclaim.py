@@ -10,6 +10,7 @@ from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.commands.stream.group_effects import need_consumer, need_group, record_removed, record_seen, record_taken
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_range_start
+from streamd.stream.entry_replies import parts_in_a_row
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import Consumer
 from streamd.stream.log.entry_log import Log
@@ -57,11 +58,16 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
             raise SyntaxError_()
     key, group_name = args[1], args[2]
     stream, group = need_group(context, key, group_name)
-    consumer = need_consumer(context, key, group_name, group, args[3])
 
+    # Decide: nothing is changed before all is read, since entries may have to be waited for.
     now_ms = context.now_ms
     claimed, gone, next_id = _choose(stream.log, group, start, wanted, now_ms - min_idle_ms if min_idle_ms else None)
+    if not just_id:
+        stream.log.require_ids(claimed)
+    shown = _ids(claimed) if just_id else _entries(stream.log, claimed)
 
+    # Apply and record.
+    consumer = need_consumer(context, key, group_name, group, args[3])
     group.pending.take_over(claimed, consumer, now_ms, counts_up=not just_id)
     record_taken(context, key, group_name, group, consumer, claimed, now_ms)
     context.state.dirty += len(claimed)
@@ -71,7 +77,7 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
         group.pending.remove_many(gone)
         record_removed(context, key, group_name, gone)
     record_seen(context, key, group_name, consumer)
-    return [format_id(next_id), _ids(claimed) if just_id else _entries(stream.log, claimed), _ids(gone)]
+    return [format_id(next_id), shown, _ids(gone)]
 
 
 def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | None) -> tuple[list[int], list[int], int]:
@@ -92,9 +98,11 @@ def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | Non
             attempts -= len(some)
             idle = _idle(owners, times, until_ms, at, len(some))
             at += len(some)
-            if log.ids_between(some[0], some[-1], len(some) + 1) != some:
-                there = [entry_id in log for entry_id in some]
-                missing = [entry_id for entry_id, is_there in zip(some, there, strict=True) if not is_there]
+            held = log.held(some)
+            if len(held) < len(some):
+                left = set(held)
+                there = [entry_id in left for entry_id in some]
+                missing = [entry_id for entry_id in some if entry_id not in left]
                 gone += missing
                 wanted -= len(missing)
                 idle = [*map(and_, there, repeat(idle) if isinstance(idle, bool) else idle)]
@@ -130,8 +138,7 @@ def _ids(ids: list[int]) -> Raw:
 
 def _entries(log: Log, ids: list[int]) -> Raw:
     """Return the RESP of the entries `ids`, which must all be in the log."""
-    found: list[int] = []
-    data = b"".join(log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]) if ids else b""
-    if found != ids:
-        data = b"".join([part for entry_id in ids for part in log.encode_parts(entry_id, entry_id)[1]])
-    return Raw(b"*%d\r\n%b" % (len(ids), data))
+    parts = parts_in_a_row(log, ids) if ids else []
+    if parts is None:
+        parts = [part for entry_id in ids for part in log.encode_parts(entry_id, entry_id)[1]]
+    return Raw(b"*%d\r\n%b" % (len(ids), b"".join(parts)))

@@ -1,5 +1,9 @@
 """XCLAIM: give pending entries of a group to another consumer."""
 
+from collections.abc import Iterator
+from itertools import islice
+from operator import lt
+
 from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
@@ -16,8 +20,9 @@ from streamd.commands.stream.group_effects import (
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_id
-from streamd.stream.groups.pending import again
-from streamd.stream.log.entry_log import Log
+from streamd.stream.groups.group import Group
+from streamd.stream.groups.pending import PendingEntry, again
+from streamd.stream.stream import Stream
 
 
 class _Options:
@@ -48,14 +53,22 @@ class _Options:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{decoded(words.word())}'")
 
 
-def _all_there(log: Log, ids: list[int]) -> bool:
-    """Return whether `ids` are several entries that follow each other in the log."""
-    return len(ids) > 1 and ids[0] < ids[-1] and log.ids_between(ids[0], ids[-1], len(ids) + 1) == ids
+def _needed(group: Group, ids: list[int], options: _Options, until_ms: int | None) -> Iterator[int]:
+    """Yield the IDs of which a claim needs the log: of those that are pending the entries, if they are to be returned;
+    of others, with FORCE, whether they are there.
+    """
+    for entry_id in ids:
+        entry = group.pending.get(entry_id)
+        if entry is None:
+            if options.force:
+                yield entry_id
+        elif not options.just_id and _is_idle(entry, until_ms):
+            yield entry_id
 
 
-def _all_once_there(log: Log, ids: list[int]) -> bool:
-    """Return whether `ids` ascend, and all of them, which were in the log once, still are."""
-    return ids == sorted({*ids}) and False not in map(log.holds_pending, ids)
+def _is_idle(entry: PendingEntry, until_ms: int | None) -> bool:
+    """Return whether a pending entry has no owner or was delivered up to `until_ms`; None for any time."""
+    return until_ms is None or entry[1] is None or entry[2] <= until_ms
 
 
 @command(
@@ -88,7 +101,26 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     time_ms = options.time_ms
     if time_ms is None or not 0 <= time_ms <= now_ms:
         time_ms = now_ms  # an impossible time counts as now: the client's clock may be a little ahead
+    until_ms = now_ms - min_idle_ms if min_idle_ms else None
+    stream.log.require_ids(_needed(group, ids, options, until_ms))
 
+    with stream.log.at_once():
+        parts = _claim(context, args, stream, group, ids, options, time_ms, until_ms)
+    return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
+
+
+def _claim(
+    context: Context,
+    args: list[bytes],
+    stream: Stream,
+    group: Group,
+    ids: list[int],
+    options: _Options,
+    time_ms: int,
+    until_ms: int | None,
+) -> list[bytes]:
+    """Give entries to the consumer and record that; return the RESP of each."""
+    key, group_name, now_ms = args[1], args[2], context.now_ms
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
         group.last_id = options.last_id
@@ -96,19 +128,18 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     parts: list[bytes] = []
     for entry_id in ids:
         entry = group.pending.get(entry_id)
-        if entry_id not in stream.log:
-            if entry is not None:
-                group.pending.remove(entry_id)
-                record_removed(context, key, group_name, [entry_id])
-            continue
         if entry is None:
-            if not options.force:
+            if not options.force or entry_id not in stream.log:
                 continue
             count = 1
+        elif not stream.log.holds_pending(entry_id):
+            group.pending.remove(entry_id)
+            record_removed(context, key, group_name, [entry_id])
+            continue
+        elif not _is_idle(entry, until_ms):
+            continue
         else:
-            _, owner, delivered_ms, count = entry
-            if owner is not None and min_idle_ms and now_ms - delivered_ms < min_idle_ms:
-                continue
+            count = entry[3]
         if options.count >= 0:
             count = options.count
         elif not options.just_id:
@@ -125,7 +156,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     if position_unsaid:
         record_position(context, key, group_name, group)
     record_seen(context, key, group_name, consumer)
-    return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
+    return parts
 
 
 def _leading_ids(args: list[bytes]) -> list[int]:
@@ -162,7 +193,7 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
     # These are guesses: for a consumer that streamd has written, a note behind this record has the times.
     consumer.seen_ms = max(consumer.seen_ms, time_ms)
     consumer.active_ms = max(consumer.active_ms or 0, time_ms)
-    if _all_once_there(stream.log, ids) if applying.names_entries else _all_there(stream.log, ids):
+    if len(ids) > 1 and all(map(lt, ids, islice(ids, 1, None))) and len(stream.log.held(ids)) == len(ids):
         group.pending.deliver(ids, consumer, time_ms, options.count)
         return
     for entry_id in ids:

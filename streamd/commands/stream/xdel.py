@@ -25,8 +25,10 @@ def xdel_batch(context: Context, requests: Requests) -> int:
     ids = parse_run(requests.rows())
     if not ids:
         return 0
+    stream.log.require_ids(ids)
 
-    results = stream.delete_each(ids)
+    with stream.log.at_once():
+        results = stream.delete_each(ids)
     db.touched[key] = context.state.time.s
 
     if context.state.records is None and key not in db.followed:

@@ -36,8 +36,11 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
     if stream is None:
         return [NOT_FOUND] * len(words)
     ids = parse_ids(words)
+    is_free = references != "acked"
+    stream.log.require_ids([entry_id for entry_id in ids if is_free or not is_referenced(stream, entry_id)])
 
-    results, deleted, freed = _delete(stream, ids, references)
+    with stream.log.at_once():
+        results, deleted, freed = _delete(stream, ids, references)
 
     if deleted or freed:
         record_deleted(context, key, [*deleted, *freed], references)

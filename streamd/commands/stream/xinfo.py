@@ -126,11 +126,13 @@ def _long_group(
 ) -> dict[bytes, Reply]:
     pending, consumers = held or _NOBODY
     size = min(count or len(pending), len(pending))
+    with stream.log.at_once():
+        lag = stream.lag_of(last_id, entries_read)
     return {
         b"name": name,
         b"last-delivered-id": format_id(last_id),
         b"entries-read": entries_read,
-        b"lag": stream.lag_of(last_id, entries_read),
+        b"lag": lag,
         **_filter_of(wanted),
         b"pel-count": len(pending),
         b"nacked-count": len(pending.nacked),
@@ -264,7 +266,7 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
     if len(groups) > SLICED_ITEMS_MIN:
         facts = stream.without_groups()
         rows = zip(list(groups), *columns_of(groups.values()), strict=True)
-        parts = shown_in_slices(rows, partial(_group, facts))
+        parts = shown_in_slices(rows, partial(_later_group, facts))
         return Sliced(LongArray(len(groups), parts), CONSUMER_BYTES * len(groups))
     return [
         _group(stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read, group.wanted)
@@ -290,6 +292,20 @@ def _group(
         b"lag": stream.lag_of(last_id, entries_read),
         **_filter_of(wanted),
     }
+
+
+def _later_group(
+    stream: Stream,
+    name: bytes,
+    consumers: int,
+    pending: int,
+    last_id: int,
+    entries_read: int | None,
+    wanted: EntryFilter | None,
+) -> dict[bytes, Reply]:
+    """Return a row of a reply that has begun, which waits for nothing."""
+    with stream.log.at_once():
+        return _group(stream, name, consumers, pending, last_id, entries_read, wanted)
 
 
 @command(

@@ -47,11 +47,16 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     if stream is None or group is None:
         raise no_group(key, group_name)
     mode, ids, retry_count, force = _parse(args)
+    # Only those that were never delivered are looked up.
+    there = {entry_id for entry_id in ids if entry_id not in group.pending} if force else set()
+    if there:
+        stream.log.require_ids(there)
+        there = {entry_id for entry_id in there if entry_id in stream.log}
 
     released: list[tuple[int, int]] = []
     for entry_id in ids:
         entry = group.pending.get(entry_id)
-        if entry is None and not (force and entry_id in stream.log):
+        if entry is None and entry_id not in there:
             continue
         count = mode(0 if entry is None else entry[3]) if retry_count is None else retry_count
         group.pending.set(entry_id, None, 0, count)

@@ -11,6 +11,7 @@ from streamd.resp.template import Requests
 from streamd.resp.types import NULL_ARRAY, Raw, Reply, Sliced
 from streamd.stream.entry_id import parse_range_end, parse_range_start
 from streamd.stream.entry_replies import gathered, long_array, pinned_bytes
+from streamd.stream.log.absent import Absent
 from streamd.stream.stream import Stream
 
 _COMPLEXITY = "O(N) with N being the number of entries returned, and O(log(S)) for finding the first of S segments."
@@ -35,7 +36,7 @@ def xrange_run(context: Context, requests: Requests) -> int:
     except CommandError:
         return 0
     log = stream.log
-    if not 0 < count <= _RUN_COUNT_MAX or log.content_bytes * count > LARGE_REPLY_BYTES * max(1, len(log)):
+    if not 0 < count <= _RUN_COUNT_MAX or log.memory_bytes * count > LARGE_REPLY_BYTES * max(1, len(log)):
         return 0
     name, tail = first[0], first[3:]
     words = [first[2]]
@@ -45,7 +46,10 @@ def xrange_run(context: Context, requests: Requests) -> int:
         words.append(request[2])
     replies: list[bytes] = []
     for start in _starts(words):
-        entries, pieces = log.encode_parts(start, end, count)
+        try:
+            entries, pieces = log.encode_parts(start, end, count)
+        except Absent:
+            break  # this one waits
         encoded = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if len(encoded) > LARGE_REPLY_BYTES:
             break  # what counts for the limit of output is the engine's

@@ -32,6 +32,8 @@ def xtrim(context: Context, args: list[bytes]) -> Reply:
     if stream is None:
         return 0
 
+    trim.require(stream)
+
     length = len(stream)
     exact = trim.apply(stream)
 

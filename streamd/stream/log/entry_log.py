@@ -2,7 +2,9 @@
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
 
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.stream.entry_id import ID_MAX
@@ -17,6 +19,8 @@ from streamd.stream.wire.entry_encoder import encode_entry
 _NODE_ENTRIES_MAX = 10_000
 # A Log, its two lists and their first places.
 _EMPTY_BYTES = 350
+# The context of logs in memory, for which there is nothing to wait.
+_IN_MEMORY: Final = nullcontext()
 
 
 class Log(Tail):
@@ -170,7 +174,7 @@ class Log(Tail):
         ]
 
     def delete_many(self, ids: Sequence[int]) -> list[int]:
-        """Delete entries; return which of `ids` were there, ascending."""
+        """Delete entries; return which of `ids` were there, ascending. Raises: Absent, before any is deleted."""
         ascending = sorted(ids)
         tail, sealed = self._ids, self._sealed
         sealed_ids = bisect_left(ascending, tail[0]) if tail else len(ascending)
@@ -250,6 +254,13 @@ class Log(Tail):
             return self._ids[0]
         return first_id
 
+    def begins_behind(self, entry_id: int) -> bool:
+        """Return whether there are entries, all of them behind an ID."""
+        sealed = self._sealed
+        if sealed is not None and sealed.live_count:
+            return sealed.begins_behind(entry_id)
+        return bool(self._ids) and self._ids[0] > entry_id
+
     @property
     def last_id(self) -> int | None:
         """The ID of the last entry, or None."""
@@ -303,6 +314,12 @@ class Log(Tail):
             return entry_id in self
         return sealed.holds_pending(entry_id)
 
+    def held(self, ids: list[int]) -> list[int]:
+        """Return which of some entries that were once there still are; `ids` ascending."""
+        if ids and self._shelf is None and self.ids_between(ids[0], ids[-1], len(ids) + 1) == ids:
+            return ids  # they follow each other, as mostly
+        return [entry_id for entry_id in ids if self.holds_pending(entry_id)]
+
     # Waiting. What a command needs may not be in memory: each access raises Absent then, and the command is executed
     # again. So a command that changes something asks for all that it needs before.
 
@@ -316,7 +333,7 @@ class Log(Tail):
         if count is None or count > 0:
             sealed.require(start, end, count, reverse)
 
-    def require_ids(self, ids: Sequence[int]) -> None:
+    def require_ids(self, ids: Iterable[int]) -> None:
         """Return if these entries can be looked up and read without waiting. Raises: Absent."""
         if self._sealed is not None:
             self._sealed.require_ids(ids)
@@ -328,6 +345,10 @@ class Log(Tail):
         if by == "maxlen":
             threshold = max(threshold - len(self._ids), 0)
         self._sealed.require_trim(by, threshold)
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Return a context in which no access raises Absent: the caller waits for the disk where it has to."""
+        return _IN_MEMORY if self._shelf is None else self._shelf.at_once()
 
     def iterate(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, list[bytes]]]:
         """Yield `(ID, fields)` of the entries from `start` to `end`, both included, while the log does not change.

@@ -260,6 +260,11 @@ class SegmentList:
                 return segment.ids(low, low + 1)[0]
         return None
 
+    def begins_behind(self, entry_id: int) -> bool:
+        """Return whether the first entry is behind an ID; there must be an entry."""
+        first_id = self.first_id()
+        return first_id is not None and first_id > entry_id
+
     def has(self, entry_id: int) -> bool:
         """Return whether there is an entry with that ID."""
         index = bisect_right(self.first_ids, entry_id, self.head) - 1

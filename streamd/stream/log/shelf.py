@@ -1,5 +1,7 @@
 """What keeps the sealed nodes of logs elsewhere than in memory, as a log knows it."""
 
+from contextlib import AbstractContextManager
+
 from streamd.stream.log.segment_list import SegmentList
 
 
@@ -12,4 +14,8 @@ class Shelf:
 
     def list_of(self, sealed: SegmentList) -> SegmentList:
         """Return a list with the segments of another one, which must not be used any more."""
+        raise NotImplementedError
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing raises Absent: what is not in memory is read, and the caller waits."""
         raise NotImplementedError

@@ -1,0 +1,335 @@
+"""The share of one stream in the reply of an XREADGROUP: what is read, and what is noted as delivered then."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from streamd.base.limits import SLICED_ITEMS_MIN
+from streamd.catalog import Context
+from streamd.commands.stream.group_effects import (
+    need_consumer,
+    record_owned,
+    record_position,
+    record_seen,
+    record_taken,
+)
+from streamd.commands.stream.options import ReadOptions
+from streamd.resp.encoder import encode
+from streamd.resp.types import NULL_ARRAY, LongArray, Parts, Raw, Reply
+from streamd.stream.entry_id import ID_MAX, format_id
+from streamd.stream.entry_replies import ReadBudget, entries_now, gathered, parts_in_a_row
+from streamd.stream.groups.group import Group
+from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
+from streamd.stream.log.absent import Absent
+from streamd.stream.log.entry_log import Log
+from streamd.stream.search.patterns import EntryFilter
+from streamd.stream.search.searching import search
+from streamd.stream.stream import Stream
+from streamd.stream.wire.entry_encoder import encode_entry
+
+# As many entries as there may be; and so many at once if their sizes are to be looked at.
+_COUNT_MAX: Final = 2**62
+_SIZED_MAX: Final = 1_000
+
+# The last two elements that CLAIM adds to a new entry: idle time and delivery count.
+_NEW: Final = b":0\r\n:0\r\n"
+
+
+def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
+    """Return a function that finds the fields of the entries `ids`; they are read at once if few others lie between."""
+    try:
+        around = log.ids_between(ids[0], ids[-1], 4 * len(ids)) if ids else []
+    except Absent:
+        around = []  # others between them are not in memory
+    if around and around[-1] >= ids[-1]:
+        return dict(log.iterate(ids[0], ids[-1])).get
+    return partial(_fields_of, log)
+
+
+def _fields_of(log: Log, entry_id: int) -> list[bytes] | None:
+    """Return the fields and values of an entry, None if it is not there."""
+    found = list(log.iterate(entry_id, entry_id))
+    return found[0][1] if found else None
+
+
+class Share:
+    """What one stream gives to an XREADGROUP: `read` finds it, and `apply` changes the group and records that.
+
+    reply: the entries, or None; is_unfinished: a search found nothing within its time slice.
+    """
+
+    __slots__ = ("context", "group", "is_unfinished", "key", "options", "reply", "stream")
+
+    def __init__(self, context: Context, key: bytes, options: ReadOptions, stream: Stream, group: Group) -> None:
+        self.context = context
+        self.key = key
+        self.options = options
+        self.stream = stream
+        self.group = group
+        self.reply: Reply = None
+        self.is_unfinished = False
+
+    def read(self, budget: ReadBudget) -> None:
+        """Set the reply, within the limits; nothing else is changed. Raises: Absent."""
+        raise NotImplementedError
+
+    def apply(self) -> None:
+        """Note what was read as delivered."""
+        context, key, group_name = self.context, self.key, self.options.group
+        assert group_name is not None
+        records = len(context.state.records or ())
+        consumer = need_consumer(context, key, group_name, self.group, self.options.consumer)
+        with self.stream.log.at_once():
+            self._deliver_to(consumer, group_name)
+        record_seen(context, key, group_name, consumer, since=records)
+
+    def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
+        raise NotImplementedError
+
+
+class History(Share):
+    """The pending entries of a consumer, which are delivered once more; a deleted entry comes without fields."""
+
+    __slots__ = ("after_id", "ids", "is_whole")
+
+    def __init__(
+        self, context: Context, key: bytes, options: ReadOptions, stream: Stream, group: Group, after_id: int
+    ) -> None:
+        super().__init__(context, key, options, stream, group)
+        self.after_id = after_id
+        self.ids: list[int] = []
+        self.is_whole = False
+
+    def read(self, budget: ReadBudget) -> None:
+        log, pending = self.stream.log, self.group.pending
+        budget.show_stream()
+        consumer = self.group.consumers.get(self.options.consumer)
+        if consumer is None:
+            self.reply = []
+            return
+        if self.context.state.records is None and not budget.sizes_count:
+            # (A journal gets a record of each; without one not even a list of them is made.)
+            self.reply = _read_all_again(self.stream, pending, consumer, self.after_id, budget)
+            if self.reply is not None:
+                self.is_whole = True
+                return
+        ids = pending.ids_of(consumer, self.after_id + 1, budget.entries_left)
+        if len(ids) > SLICED_ITEMS_MIN and not budget.sizes_count:
+            budget.spend(len(ids))
+            self.reply = LongArray(len(ids), _shown_in_slices(log.copy(), ids))
+            self.ids = ids if self.stream.has_all_behind(ids[0]) else log.held(ids)
+            return
+        held = log.held(ids)
+        if ids and not budget.sizes_count and len(held) == len(ids):
+            log.require_ids(ids)
+            parts = parts_in_a_row(log, ids)
+            if parts is not None:
+                budget.spend(len(ids))
+                self.reply = Parts([b"*%d\r\n" % len(ids), *parts])
+                self.ids = ids
+                return
+        self._read_each(ids, held, budget)
+
+    def _read_each(self, ids: list[int], held: list[int], budget: ReadBudget) -> None:
+        """Find entries one by one; held: the IDs of those that are not deleted."""
+        log, left = self.stream.log, set(held)
+        if not budget.sizes_count:
+            log.require_ids(held)
+        shown: list[Reply] = []
+        find = _finder(log, held)
+        for entry_id in ids:
+            fields = find(entry_id) if entry_id in left else None
+            entry: Reply = [format_id(entry_id), NULL_ARRAY if fields is None else fields]
+            if not budget.admit(len(encode(entry, self.context.client.protocol)) if budget.sizes_count else 0):
+                break
+            shown.append(entry)
+            if fields is not None:
+                self.ids.append(entry_id)
+        self.reply = shown
+
+    def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
+        now_ms, pending = self.context.now_ms, self.group.pending
+        if self.is_whole:
+            pending.renew(consumer, self.after_id + 1, now_ms)
+            return
+        pending.take_over(self.ids, consumer, now_ms, counts_up=True)
+        record_taken(self.context, self.key, group_name, self.group, consumer, self.ids, now_ms)
+
+
+def _read_all_again(
+    stream: Stream, pending: PendingEntries, consumer: Consumer, after_id: int, budget: ReadBudget
+) -> LongArray | None:
+    """Return the reply of a history at once if it is long and its entries follow each other in the log."""
+    left = budget.entries_left
+    if min(consumer.pending, consumer.pending if left is None else left) <= SLICED_ITEMS_MIN:
+        return None  # (To find the span takes a look at each of the consumer's chunks.)
+    span = pending.span_of(consumer, after_id + 1)
+    if span is None:
+        return None
+    first_id, last_id, entries = span
+    if (
+        entries <= SLICED_ITEMS_MIN
+        or (left is not None and left < entries)
+        or not stream.has_all_behind(first_id)
+        or stream.log.count_range(first_id, last_id) != entries
+    ):
+        return None
+    budget.spend(entries)
+    return entries_now(stream.log, first_id, last_id, entries)
+
+
+def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply]]:
+    """Yield the entries `ids`, some at a time; deleted ones come without fields."""
+    for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
+        some = ids[at : at + CHUNK_ENTRIES_MAX]
+        found: list[int] = []
+        _, parts = log.encode_parts(some[0], some[-1], len(some), ids=found)
+        if found == some:
+            yield b"".join(parts)
+            continue
+        find = _finder(log, some)
+        yield [[format_id(one), NULL_ARRAY if (fields := find(one)) is None else fields] for one in some]
+
+
+class Delivery(Share):
+    """The entries for the ID `>`: with CLAIM pending ones that are idle long enough, then those that the group has not
+    read.
+
+    stop: returns whether the time slice of a search is over. taken: (ID, number of deliveries) of pending entries that
+    are claimed. ids: the entries that are new. passed_id: the last ID that a filtered group has passed, or None.
+    """
+
+    __slots__ = ("claims", "ids", "passed_id", "stop", "taken")
+
+    def __init__(
+        self,
+        context: Context,
+        key: bytes,
+        options: ReadOptions,
+        stream: Stream,
+        group: Group,
+        claims: bool,
+        stop: Callable[[], bool],
+    ) -> None:
+        super().__init__(context, key, options, stream, group)
+        self.claims = claims
+        self.stop = stop
+        self.taken: list[tuple[int, int]] = []
+        self.ids: list[int] = []
+        self.passed_id: int | None = None
+
+    def read(self, budget: ReadBudget) -> None:
+        if self.claims:
+            self._read_claiming(budget)
+            return
+        log, start = self.stream.log, self.group.last_id + 1
+        if start > (log.last_id or 0):
+            return
+        if self.group.wanted is not None:
+            parts = self._search(self.group.wanted, budget)
+            self.reply = gathered([b"*%d\r\n" % len(self.ids), *parts]) if self.ids else None
+        else:
+            self.reply = budget.take(log, start, ID_MAX, self.ids)[1]
+
+    def _search(self, wanted: EntryFilter, budget: ReadBudget) -> list[bytes]:
+        """Return the RESP of the next entries that the group's filter lets through."""
+        log = self.stream.log
+        index = self.stream.index_of(wanted.field)
+        count = budget.entries_left
+        count = _COUNT_MAX if count is None else count
+        if budget.sizes_count:
+            count = min(count, _SIZED_MAX)  # an entry that is too large now must not be passed
+        found = search(log, index, wanted, self.group.last_id + 1, ID_MAX, count, self.stop, with_ids=True)
+        self.is_unfinished = not found.is_done and not found.ids
+        assert found.passed_id is not None
+        self.passed_id = found.passed_id
+        if not budget.sizes_count:
+            budget.spend(len(found.ids))
+            self.ids = found.ids
+            return found.parts
+        parts: list[bytes] = []
+        for entry_id in found.ids:
+            part = encode_entry(entry_id, _fields_of(log, entry_id) or [])
+            if not budget.admit(len(part)):
+                self.passed_id = self.ids[-1] if self.ids else self.group.last_id
+                break
+            self.ids.append(entry_id)
+            parts.append(part)
+        return parts
+
+    def _read_claiming(self, budget: ReadBudget) -> None:
+        """Read pending entries that are idle long enough, then new ones.
+
+        Pending entries that were deleted stay with their owner, as in Redis; XAUTOCLAIM shows them. Every entry comes
+        with its idle time and its number of earlier deliveries.
+        """
+        parts = self._read_idle(budget)
+        log, start = self.stream.log, self.group.last_id + 1
+        if self.group.wanted is not None:
+            if start <= (log.last_id or 0) and not budget.exhausted and budget.entries_left != 0:
+                parts += [_four(part, _NEW) for part in self._search(self.group.wanted, budget)]
+        elif start <= (log.last_id or 0):
+            for entry_id, fields in log.iterate(start):
+                part = _four(encode_entry(entry_id, fields), _NEW)
+                if not budget.admit(len(part)):
+                    break
+                self.ids.append(entry_id)
+                parts.append(part)
+        if parts or (budget.sizes_count and budget.shows_stream):
+            self.reply = Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
+
+    def _read_idle(self, budget: ReadBudget) -> list[bytes]:
+        """Return the RESP of the pending entries that are to be claimed."""
+        context, log = self.context, self.stream.log
+        assert self.options.claim_idle_ms is not None
+        now_ms = context.now_ms
+        parts: list[bytes] = []
+        until_ms = now_ms - self.options.claim_idle_ms
+        oldest = self.group.pending.oldest(until_ms, budget.entries_left, log.holds_pending)
+        if not budget.sizes_count:
+            log.require_ids([row[0] for row in oldest])
+        for entry_id, _, time_ms, count in oldest:
+            fields = _fields_of(log, entry_id) or []
+            # The time of a released entry is 0: it is idle since 1970, as in Redis.
+            part = _four(encode_entry(entry_id, fields), b":%d\r\n:%d\r\n" % (max(0, now_ms - time_ms), count))
+            if not budget.admit(len(part)):
+                break
+            parts.append(part)
+            self.taken.append((entry_id, count))
+        return parts
+
+    def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
+        context, group = self.context, self.group
+        now_ms = context.now_ms
+        if self.claims:
+            for entry_id, count in self.taken:
+                group.pending.set(entry_id, consumer, now_ms, again(count))
+            taken = [entry_id for entry_id, _ in self.taken]
+            record_taken(context, self.key, group_name, group, consumer, taken, now_ms)
+            context.state.dirty += len(taken)
+            if taken:
+                consumer.active_ms = now_ms
+        ids, passed_id = self.ids, self.passed_id
+        if passed_id is not None:
+            if passed_id <= group.last_id:
+                return
+            self.stream.pass_to(group, passed_id)
+        elif ids:
+            self.stream.advance(group, ids)
+        else:
+            return
+        if not ids:
+            record_position(context, self.key, group_name, group, changes=0)
+            return
+        recorded_ids = ids if context.state.records is None else list(ids)
+        if not self.options.no_ack:
+            consumer.active_ms = now_ms
+            group.pending.deliver(ids, consumer, now_ms)
+            record_owned(context, self.key, group_name, group, consumer, recorded_ids, now_ms, 1)
+        # However many entries: one change, as in Redis.
+        record_position(context, self.key, group_name, group, changes=int(self.options.no_ack))
+
+
+def _four(entry: bytes, more: bytes) -> bytes:
+    """Return the RESP of an entry with two more elements."""
+    return b"*4" + entry[2:] + more
