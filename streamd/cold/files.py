@@ -64,6 +64,7 @@ class Writing:
         self._header = header
         self._footer = Footer()
         self._pieces: list[bytes] = [encode_header(header)]
+        self._pushed = 0
         self._end = HEADER_BYTES  # where the next block begins; `size` is how far the file is written
 
     def write(self, blocks: Iterable[Block]) -> None:
@@ -81,6 +82,11 @@ class Writing:
         except BaseException:
             self.abandon()
             raise
+
+    def push(self) -> None:
+        """Have the system begin to write to the disk what was written since the last call, so that syncing is short."""
+        self._file.push(self._pushed, self.size - self._pushed)
+        self._pushed = self.size
 
     def finish(self) -> SegmentFile:
         """Write the footer; return the file, which can be read now, and which MOVER holds. Raises: OSError, after which
