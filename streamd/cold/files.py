@@ -151,6 +151,7 @@ class SegmentFiles:
         self._filename = filename
         self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})\.seg")
         self.number = max([number, *self._numbers().values()])
+        self._stale: dict[int, SegmentFile] = {}
         self._known: set[int] = set()
         self.sizes: dict[int, int] = {}
         self._open: OrderedDict[int, SegmentFile] = OrderedDict()
@@ -249,15 +250,28 @@ class SegmentFiles:
         assert one.number in self._known
         assert one.is_durable or holder != BASE
         one.holders[holder] += 1
+        self._note_holders(one)
 
     def release(self, one: SegmentFile, holder: str) -> None:
         """Let go of a file; the last holder leaves it to `unlink_dead`."""
         assert one.holders[holder] > 0
         one.holders[holder] -= 1
+        self._note_holders(one)
         if one.holders.total() == 0:
             self._known.discard(one.number)
             self.sizes.pop(one.number, None)
             self._dead.append((one.number, one.path))
+
+    def _note_holders(self, one: SegmentFile) -> None:
+        if one.holders[BASE] and one.holders.total() == one.holders[BASE]:
+            self._stale[one.number] = one
+        else:
+            self._stale.pop(one.number, None)
+
+    @property
+    def stale_size(self) -> int:
+        """The bytes of files that bases alone hold: the next rewrite of the journal lets go of them."""
+        return sum([one.size for one in self._stale.values()])
 
     @property
     def has_dead(self) -> bool:

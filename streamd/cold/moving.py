@@ -7,6 +7,7 @@ from streamd.cold.block import Block, grouped
 from streamd.cold.cold_list import ColdList
 from streamd.cold.jobs import Steps
 from streamd.cold.output import Output, Pace
+from streamd.cold.queues import put_back
 from streamd.cold.store import ColdStore
 from streamd.stream.log.segment import Segment
 
@@ -19,42 +20,48 @@ _SWITCHED_AT_ONCE: Final = 32
 def move(
     store: ColdStore, lists: Iterable[ColdList], output: Output, pace: Pace | None, codec: int, bytes_max: int
 ) -> Steps:
-    """Move the oldest unwritten segments of lists, `bytes_max` bytes in all, in the order of the lists.
+    """Move the oldest unwritten segments of lists, about `bytes_max` bytes in all, in the order of the lists.
 
-    Nothing is changed before the file is durable. What was deleted or trimmed meanwhile each list sorts out itself.
-    Raises: OSError, after which nothing was moved.
+    lists: taken out of the store's queues, to which they come back. Nothing is changed before the file is durable. What
+    was deleted or trimmed meanwhile each list sorts out itself. Raises: OSError, after which nothing was moved.
     """
     parts: list[tuple[ColdList, int, list[list[Segment]]]] = []
-    left = bytes_max
-    for one in lists:
-        if left <= 0:
-            break
-        low, groups = output.rows, []
-        for group in _groups(one.oldest_unwritten(min(left, _LIST_BYTES_MAX))):
-            block = Block(group, codec)
-            groups.append(group)
-            left -= block.body_bytes
-            if output.add(block):
-                yield from output.write(pace)
-            yield True
-        if groups:
+    try:
+        left = bytes_max
+        for one in lists:
+            low = output.rows
+            groups: list[list[Segment]] = []
             parts.append((one, low, groups))
-    if not parts:
-        return
-    yield from output.finish(pace)
+            for group in _groups(one.oldest_unwritten(min(left, _LIST_BYTES_MAX))):
+                block = Block(group, codec, one.has_gap(group))
+                groups.append(group)
+                left -= block.body_bytes
+                if output.add(block):
+                    yield from output.write(pace)
+                yield True
+            if left <= 0:
+                break
+            yield True
+        if output.rows:
+            yield from output.finish(pace)
+            yield from _switch(store, parts, output)
+    finally:
+        for one, _, _ in parts:
+            put_back(store, one)
+        output.release()
+
+
+def _switch(store: ColdStore, parts: list[tuple[ColdList, int, list[list[Segment]]]], output: Output) -> Steps:
     file = output.file
     parts.reverse()
     while parts:
-        one, low, groups = parts.pop()
+        one, low, groups = parts[-1]
         for at in range(0, len(groups), _SWITCHED_AT_ONCE):
             some = groups[at : at + _SWITCHED_AT_ONCE]
             one.switch(file, low + at, low + at + len(some), some)
             yield True
-        if one in store.unwritten:
-            # It has more: others come first now.
-            del store.unwritten[one]
-            store.unwritten[one] = None
-    output.release()
+        parts.pop()
+        put_back(store, one)
 
 
 def _groups(segments: list[Segment]) -> Iterator[list[Segment]]:

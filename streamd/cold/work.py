@@ -31,12 +31,10 @@ class Work:
         self.jobs = Jobs(submit)
         self.failure = ""
 
-    @property
     def is_running(self) -> bool:
         """Whether it is under way."""
         return self._steps is not None
 
-    @property
     def may_begin(self) -> bool:
         """Whether it is not under way, and does not wait after a failure."""
         return self._steps is None and self._clock.monotonic_ms() >= self._next_ms
@@ -60,7 +58,9 @@ class Work:
             except Exception as error:
                 if not isinstance(error, OSError):
                     self._on_bug(error)
-                self._end(str(error) if isinstance(error, OSError) else reason_of(error))
+                failure = str(error) if isinstance(error, OSError) else reason_of(error)
+                error.__traceback__ = None  # it refers to the steps, and these to lists whose keys may be removed
+                self._end(failure)
                 break
             if not can_go_on:
                 return False
@@ -88,8 +88,7 @@ class Work:
     def close(self) -> None:
         """Wait for the job that is under way, and abandon the rest."""
         self.jobs.wait()
-        steps, self._steps = self._steps, None
-        del steps
+        self._steps = None  # what it has in its `finally` is done now
         output, self._output = self._output, None
         if output is not None:
             output.abandon()
