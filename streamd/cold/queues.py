@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from streamd.cold.cold_list import WRITTEN_EARLY_BYTES, WRITTEN_LATE_BYTES, ColdList
 from streamd.cold.store import ColdStore
 
-# So many small lists are looked at in one step.
+# So many lists of a queue are looked at in one step.
 _SWEPT_AT_ONCE: Final = 100
 
 # (PyPy counts no references: there a list that was removed is written in vain.)
@@ -15,8 +15,10 @@ _reference_count: Final[Callable[[object], int] | None] = getattr(sys, "getrefco
 
 
 def take_queued(store: ColdStore) -> Iterator[ColdList]:
-    """Take the lists that have enough to be written out of their queue, in order."""
+    """Take the lists that have enough to be written out of their queue, in order; more may come meanwhile."""
     for _ in range(len(store.unwritten)):
+        if not store.unwritten:
+            return
         found = [cast(ColdList, store.unwritten.popleft())]
         found[0].is_queued = False
         if not _is_removed(found):
@@ -26,6 +28,8 @@ def take_queued(store: ColdStore) -> Iterator[ColdList]:
 def take_small(store: ColdStore) -> Iterator[ColdList]:
     """Take the other lists that have something to be written, too."""
     for _ in range(len(store.small)):
+        if not store.small:
+            return
         found = [cast(ColdList, store.small.popleft())]
         found[0].is_small = False
         if _is_removed(found):
@@ -47,7 +51,10 @@ def put_back(store: ColdStore, one: ColdList) -> None:
 
 
 def sweep(store: ColdStore) -> None:
-    """Let go of some small lists that were removed with their keys, or have nothing any more."""
+    """Let go of some lists that were removed with their keys, or have nothing to be written any more."""
+    if len(store.unwritten) <= _SWEPT_AT_ONCE:  # else they are moved soon
+        for one in take_queued(store):
+            put_back(store, one)
     for _ in range(min(_SWEPT_AT_ONCE, len(store.small))):
         found = [cast(ColdList, store.small.popleft())]
         found[0].is_small = False

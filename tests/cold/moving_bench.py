@@ -1,6 +1,7 @@
 """Logs of a store on a simulated disk, with a mover whose jobs run when the test says so, and a plain log for each."""
 
 import random
+import traceback
 from collections.abc import Iterable
 
 from streamd.base.clock import ManualClock
@@ -30,23 +31,26 @@ class Bench:
         self.clock = ManualClock(MS)
         self.thread = JobsAtHand(at_once)
         self.node = node
-        self.bugs: list[BaseException] = []
+        self.bugs: list[str] = []
         self.rewrites = 0
         self.files = SegmentFiles(self.disk, "dir", "a")
         self.store = ColdStore(self.files, limit)
-        self.mover = Mover(self.store, self.clock, self.thread.submit, self.lists, self.ask, self.bugs.append)
+        self.mover = Mover(self.store, self.clock, self.thread.submit, self.lists, self.ask, self.note_bug)
         self.logs: dict[str, Log] = {}
         self.plain: dict[str, Log] = {}
         self.last = 0
         self.chance = random.Random(7)
 
+    def note_bug(self, error: BaseException) -> None:
+        self.bugs.append("".join(traceback.format_exception(error)))
+
     def ask(self) -> None:
         self.rewrites += 1
 
     def lists(self) -> Iterable[ColdList | None]:
-        for log in self.logs.values():
-            if isinstance(log.sealed, ColdList):
-                yield log.sealed
+        for name in [*self.logs]:  # which come and go meanwhile
+            if name in self.logs and isinstance(self.logs[name].sealed, ColdList):
+                yield self.logs[name].sealed
             yield None
 
     # What clients do.
@@ -119,7 +123,7 @@ class Bench:
 
     def check(self) -> None:
         """Compare every log with its plain one, and look whether anything is left behind or missing."""
-        assert not self.bugs
+        assert not self.bugs, self.bugs[0]
         self.store.in_place += 1
         for name, log in self.logs.items():
             plain = self.plain[name]
