@@ -45,7 +45,8 @@ class Blocks(Shelf):
     limit_bytes: how much the entries in memory may take. in_place: while it is not 0, what is not in memory is read at
     once, however long the disk takes. unwritten: the lists with enough segments in memory to be written, in the order
     of their coming; small: those with less. damaged: how many reads met a damaged block; last_damage: the last one.
-    move_failed: why segments could not be written lately, or "". held: how many holds there are of each kind.
+    move_failed: why segments could not be written lately, or "". held: how many holds there are of each kind. changes:
+    goes up when files may have become less alive.
     """
 
     def __init__(self, files: SegmentFiles, limit_bytes: int) -> None:
@@ -59,6 +60,7 @@ class Blocks(Shelf):
         self.damaged = 0
         self.last_damage = ""
         self.move_failed = ""
+        self.changes = 0
         self._held: dict[int, Cached] = {}
         self._reader = Reader(_RECENT_BLOCKS)
         self._unwritten_bytes = [0]
@@ -102,6 +104,7 @@ class Blocks(Shelf):
 
     def _let_go(self, file: SegmentFile, holder: str) -> None:
         self._released.append((file, holder))
+        self.changes += 1
 
     def settle(self) -> None:
         """Release the files that were let go of; those that nothing has any more are dead then."""
@@ -192,4 +195,5 @@ class Blocks(Shelf):
 
     def forget(self, file: SegmentFile, row: int) -> None:
         """Forget a block that a stream has trimmed."""
+        self.changes += 1
         self.cache.discard(key_of(file.number, row))

@@ -64,6 +64,7 @@ class Writing:
         self._header = header
         self._footer = Footer()
         self._pieces: list[bytes] = [encode_header(header)]
+        self._pushed = 0
         self._end = HEADER_BYTES  # where the next block begins; `size` is how far the file is written
 
     def write(self, blocks: Iterable[Block]) -> None:
@@ -81,6 +82,11 @@ class Writing:
         except BaseException:
             self.abandon()
             raise
+
+    def push(self) -> None:
+        """Have the system begin to write to the disk what was written since the last call, so that syncing is short."""
+        self._file.push(self._pushed, self.size - self._pushed)
+        self._pushed = self.size
 
     def finish(self) -> SegmentFile:
         """Write the footer; return the file, which can be read now, and which MOVER holds. Raises: OSError, after which
@@ -145,6 +151,7 @@ class SegmentFiles:
         self._filename = filename
         self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})\.seg")
         self.number = max([number, *self._numbers().values()])
+        self._stale: dict[int, SegmentFile] = {}
         self._known: set[int] = set()
         self.sizes: dict[int, int] = {}
         self._open: OrderedDict[int, SegmentFile] = OrderedDict()
@@ -243,15 +250,28 @@ class SegmentFiles:
         assert one.number in self._known
         assert one.is_durable or holder != BASE
         one.holders[holder] += 1
+        self._note_holders(one)
 
     def release(self, one: SegmentFile, holder: str) -> None:
         """Let go of a file; the last holder leaves it to `unlink_dead`."""
         assert one.holders[holder] > 0
         one.holders[holder] -= 1
+        self._note_holders(one)
         if one.holders.total() == 0:
             self._known.discard(one.number)
             self.sizes.pop(one.number, None)
             self._dead.append((one.number, one.path))
+
+    def _note_holders(self, one: SegmentFile) -> None:
+        if one.holders[BASE] and one.holders.total() == one.holders[BASE]:
+            self._stale[one.number] = one
+        else:
+            self._stale.pop(one.number, None)
+
+    @property
+    def stale_size(self) -> int:
+        """The bytes of files that bases alone hold: the next rewrite of the journal lets go of them."""
+        return sum([one.size for one in self._stale.values()])
 
     @property
     def has_dead(self) -> bool:

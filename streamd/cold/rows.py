@@ -201,6 +201,7 @@ class Rows:
     def _bury(self, number: int, row: int, ids: list[int]) -> None:
         """Delete entries of a row, by ascending IDs."""
         self.live -= self.stretches[number].bury(row, ids)
+        self.blocks.changes += 1
         self._first_id = -1
         self._drop_dead_ends()
 
