@@ -133,10 +133,10 @@ class SegmentFiles:
 
     Holders come and go in one thread. All that reads or writes files may run in another.
 
-    Shape: `_known` has each file that is written here, by its number, and None for one that is being written.
-    `_open`: the files with an open descriptor, the one that was read longest ago first. `_dead`: the paths that are to
-    be unlinked. `_copies`: the numbers of the files that other servers have written, by their checksums, the newest
-    copy last: it is the one that counts, as it was fetched anew.
+    Shape: `_known` has the number of each file that is written or being written here. `_open`: the files with an open
+    descriptor, the one that was read longest ago first. `_dead`: the paths that are to be unlinked. `_whole`: the files
+    that are written whole, by their numbers. `_copies`: the numbers of the files that other servers have written, by
+    their checksums, the newest copy last: it is the one that counts, as it was fetched anew.
     """
 
     def __init__(self, files: FileSystem, directory: str, filename: str, number: int = 0) -> None:
@@ -149,13 +149,13 @@ class SegmentFiles:
         self._directory = directory
         self._filename = filename
         self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})(?:-([0-9a-f]{{16}}))?\.seg")
-        found = self._found()
-        self.number = max([number, *[one for one, _ in found.values()]])
+        self.number = max([number, *[one for one, _ in self._found().values()]])
         self._copies: dict[int, list[int]] = {}
-        for one, checksum in sorted(found.values()):
+        for one, checksum in sorted(self._found().values()):
             if checksum >= 0:
                 self._copies.setdefault(checksum, []).append(one)
-        self._known: dict[int, SegmentFile | None] = {}
+        self._known: set[int] = set()
+        self._whole: dict[int, SegmentFile] = {}
         self._open: OrderedDict[int, SegmentFile] = OrderedDict()
         self._dead: list[tuple[int, str]] = []
         self._lock = threading.Lock()
@@ -191,7 +191,7 @@ class SegmentFiles:
     def create(self, created_ms: int) -> Writing:
         """Begin a file with a new number. Raises: OSError."""
         number, path, file = self._new()
-        self._known[number] = None
+        self._known.add(number)
         return Writing(self, file, number, path, Header(number, self._files.salt(), created_ms))
 
     def sync(self, one: SegmentFile) -> None:
@@ -213,7 +213,7 @@ class SegmentFiles:
     def add(self, one: SegmentFile, file: File) -> None:
         """Take a file that is written whole; for `Writing`."""
         with self._lock:
-            self._known[one.number] = one
+            self._whole[one.number] = one
             one.file = file
             self._open[one.number] = one
             self._close_some()
@@ -221,7 +221,7 @@ class SegmentFiles:
     def remove(self, number: int, path: str, file: File) -> None:
         """Remove a file that is not written whole; for `Writing`."""
         _close(file)
-        self._known.pop(number, None)
+        self._known.discard(number)
         self._unlink(number, path)
 
     # Files of other servers.
@@ -264,7 +264,7 @@ class SegmentFiles:
         copies = self._copies.get(checksum)
         own, number = number, copies[-1] if copies else number
         path = self.path(number, checksum if copies else -1)
-        known = self._known.get(number)
+        known = self._whole.get(number)
         if known is not None and (known.size, known.checksum) == (size, checksum):
             return known
         opened = read_index(self._files, path)
@@ -274,7 +274,8 @@ class SegmentFiles:
         found = SegmentFile(number, path, opened.header, checksum, size, opened.blocks)
         found.is_durable = True
         self.number = max(self.number, number)
-        self._known[number] = found
+        self._known.add(number)
+        self._whole[number] = found
         return found
 
     def unlink_orphans(self) -> list[str]:
@@ -300,7 +301,8 @@ class SegmentFiles:
         assert one.holders[holder] > 0
         one.holders[holder] -= 1
         if one.holders.total() == 0:
-            del self._known[one.number]
+            self._known.discard(one.number)
+            self._whole.pop(one.number, None)
             self._dead.append((one.number, one.path))
 
     def unlink_dead(self) -> int:
