@@ -2,6 +2,10 @@
 
 A file's way: *written* (other parts of this process may read it), then *durable* (its bytes and its name are on the
 disk: a base may name it), at last *dead* (nothing holds it), and unlinked.
+
+Names: `<appendfilename>.<number>.seg`. A file that another server has written has a number of this directory, and its
+checksum behind that: `<appendfilename>.<number>-<checksum>.seg`. A base that comes with it names it by the number that
+it had there, and by its checksum, by which it is found here.
 """
 
 import re
@@ -137,7 +141,9 @@ class SegmentFiles:
 
     sizes: the bytes of each file that is written whole and not dead, by its number.
     Shape: `_known` has the number of each file that is written or being written here. `_open`: the files with an open
-    descriptor, the one that was read longest ago first. `_dead`: the paths that are to be unlinked.
+    descriptor, the one that was read longest ago first. `_dead`: the paths that are to be unlinked. `_whole`: the files
+    that are written whole, by their numbers. `_copies`: the numbers of the files that other servers have written, by
+    their checksums, the newest copy last: it is the one that counts, as it was fetched anew.
     """
 
     def __init__(self, files: FileSystem, directory: str, filename: str, number: int = 0) -> None:
@@ -149,37 +155,53 @@ class SegmentFiles:
         self._files = files
         self._directory = directory
         self._filename = filename
-        self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})\.seg")
-        self.number = max([number, *self._numbers().values()])
         self._stale: dict[int, SegmentFile] = {}
-        self._known: set[int] = set()
         self.sizes: dict[int, int] = {}
+        self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})(?:-([0-9a-f]{{16}}))?\.seg")
+        self.number = max([number, *[one for one, _ in self._found().values()]])
+        self._copies: dict[int, list[int]] = {}
+        for one, checksum in sorted(self._found().values()):
+            if checksum >= 0:
+                self._copies.setdefault(checksum, []).append(one)
+        self._known: set[int] = set()
+        self._whole: dict[int, SegmentFile] = {}
         self._open: OrderedDict[int, SegmentFile] = OrderedDict()
         self._dead: list[tuple[int, str]] = []
         self._lock = threading.Lock()
 
-    def _numbers(self) -> dict[str, int]:
-        """Return the number of each segment file in the directory, by its name."""
+    def _found(self) -> dict[str, tuple[int, int]]:
+        """Return `(number, checksum in the name, else -1)` of each segment file in the directory, by its name."""
         matches = [(name, self._pattern.fullmatch(name)) for name in self._files.list(self._directory)]
-        return {name: int(match[1]) for name, match in matches if match is not None}
+        return {
+            name: (int(match[1]), -1 if match[2] is None else int(match[2], 16))
+            for name, match in matches
+            if match is not None
+        }
 
-    def path(self, number: int) -> str:
-        """Return the path of the file with a number."""
-        return f"{self._directory}/{self._filename}.{number}.seg"
+    def path(self, number: int, checksum: int = -1) -> str:
+        """Return the path of a file that was written here; with `checksum`, of one that another server has written."""
+        name = f"{number}" if checksum < 0 else f"{number}-{checksum:016x}"
+        return f"{self._directory}/{self._filename}.{name}.seg"
+
+    def _new(self) -> tuple[int, str, File]:
+        """Return number, path and file of a new file. Raises: OSError."""
+        while True:
+            with self._lock:
+                self.number += 1
+                number = self.number
+            path = self.path(number)
+            try:
+                return number, path, self._files.create(path)
+            except FileExistsError:
+                continue
 
     # Writing.
 
     def create(self, created_ms: int) -> Writing:
         """Begin a file with a new number. Raises: OSError."""
-        while True:
-            self.number += 1
-            number, path = self.number, self.path(self.number)
-            try:
-                file = self._files.create(path)
-            except FileExistsError:
-                continue
-            self._known.add(number)
-            return Writing(self, file, number, path, Header(number, self._files.salt(), created_ms))
+        number, path, file = self._new()
+        self._known.add(number)
+        return Writing(self, file, number, path, Header(number, self._files.salt(), created_ms))
 
     def sync(self, one: SegmentFile) -> None:
         """Return when a written file and its name are on the disk: a base may name it from then on. Raises: OSError.
@@ -201,6 +223,7 @@ class SegmentFiles:
         """Take a file that is written whole; for `Writing`."""
         self.sizes[one.number] = one.size
         with self._lock:
+            self._whole[one.number] = one
             one.file = file
             self._open[one.number] = one
             self._close_some()
@@ -211,21 +234,59 @@ class SegmentFiles:
         self._known.discard(number)
         self._unlink(number, path)
 
+    # Files of other servers.
+
+    def create_copy(self) -> tuple[File, int, str]:
+        """Make a file for what another server has written; return it with its number and its path until `name_copy`.
+
+        A crash leaves an orphan of it. Raises: OSError.
+        """
+        number, path, file = self._new()
+        return file, number, path
+
+    def name_copy(self, number: int) -> str:
+        """Give a copy, all of whose bytes are on the disk, the name by which a base finds it; return its path.
+
+        The name is on the disk once the directory is synced. Raises: Damaged, Unreadable, OSError.
+        """
+        opened = read_index(self._files, self.path(number))
+        path = self.path(number, opened.checksum)
+        self._files.rename(self.path(number), path)
+        self._copies.setdefault(opened.checksum, []).append(number)
+        return path
+
+    def forget_copy(self, number: int, path: str) -> None:
+        """Remove a copy that no base names. Raises: nothing; a start tries again."""
+        for numbers in self._copies.values():
+            if number in numbers:
+                numbers.remove(number)
+        self._unlink(number, path)
+
     # A start.
 
     def load(self, number: int, size: int, checksum: int) -> SegmentFile:
         """Return the file that a base names, with its size and the checksum of its footer. Raises: Damaged, Unreadable,
         OSError.
+
+        A file that is loaded already, or was written here, is returned again. One that another server has written has a
+        number of its own here.
         """
-        path = self.path(number)
+        copies = self._copies.get(checksum)
+        own, number = number, copies[-1] if copies else number
+        path = self.path(number, checksum if copies else -1)
+        known = self._whole.get(number)
+        if known is not None and (known.size, known.checksum) == (size, checksum):
+            return known
         opened = read_index(self._files, path)
-        if (opened.header.number, opened.size, opened.checksum) != (number, size, checksum):
+        if (opened.size, opened.checksum) != (size, checksum) or not (copies or opened.header.number == own):
             raise Damaged(path, 0, "it is another file than the one that was written with this name")
+        assert number not in self._known
         found = SegmentFile(number, path, opened.header, checksum, size, opened.blocks)
         found.is_durable = True
         self.number = max(self.number, number)
         self._known.add(number)
         self.sizes[number] = size
+        self._whole[number] = found
         return found
 
     def add_missing(self, one: SegmentFile) -> None:
@@ -238,7 +299,7 @@ class SegmentFiles:
 
         A crash leaves them: no base names them, and all that is in them is in the journal.
         """
-        orphans = sorted(name for name, number in self._numbers().items() if number not in self._known)
+        orphans = sorted(name for name, (number, _) in self._found().items() if number not in self._known)
         for name in orphans:
             self._files.unlink(f"{self._directory}/{name}")
         return orphans
@@ -260,6 +321,7 @@ class SegmentFiles:
         if one.holders.total() == 0:
             self._known.discard(one.number)
             self.sizes.pop(one.number, None)
+            self._whole.pop(one.number, None)
             self._dead.append((one.number, one.path))
 
     def _note_holders(self, one: SegmentFile) -> None:
@@ -330,6 +392,14 @@ class SegmentFiles:
         if data is not None:
             check(data, place.size, one.salt, place.offset, one.path)
         return data
+
+    def read_part(self, one: SegmentFile, offset: int, count: int) -> bytes:
+        """Return up to `count` bytes of a file as they are, unchecked. Raises: OSError."""
+        file = self._borrow(one)
+        try:
+            return file.read_at(offset, count)
+        finally:
+            self._give_back(one)
 
     def read_ahead(self, one: SegmentFile, places: Collection[Place]) -> None:
         """Have the system begin to read blocks. Raises: OSError."""
