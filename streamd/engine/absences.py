@@ -9,6 +9,7 @@ from streamd.base.errors import CommandError
 from streamd.base.limits import BLOCK_JOBS_MAX, READ_AHEAD_BLOCKS
 from streamd.catalog import Command, Context
 from streamd.cold.blocks import Blocks
+from streamd.cold.cache import key_of
 from streamd.cold.files import REPLY, SegmentFile
 from streamd.cold.format import Damaged
 from streamd.connected.blocking import BLOCKED, Waiter
@@ -103,6 +104,11 @@ class Wait:
         at = self.taken
         file, row = self.rows[at]
         data, self.data[at] = self.data[at], b""
+        cache, key = self.store.cache, key_of(file.number, row)
+        if cache.has(key):  # another client has waited for it
+            cache.pin(key)
+            self.taken = at + 1
+            return
         try:
             self.store.take(file, row, data, True)
         except (Damaged, CommandError):

@@ -1,6 +1,7 @@
 """The entries of streams as replies, and how much of several streams one reply may hold."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from streamd.base.limits import LARGE_REPLY_BYTES, READ_AHEAD_BYTES, SLICED_ITEMS_MIN
@@ -60,14 +61,23 @@ def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterat
             end = source.ids(low, low + 1)[0] - 1
         elif source is not None:
             start = source.ids(high - 1, high)[0] + 1
-        try:
-            log.require(start, end, min(left, 1 + READ_AHEAD_BYTES * len(log) // log.content_bytes), reverse)
-        except Absent as absent:
-            missing = absent
-        else:
-            continue
-        yield Pause(missing)
-        missing.fetch()
+        yield from pauses(partial(log.require, start, end, min(left, entries_ahead(log)), reverse))
+
+
+def pauses(ask: Callable[[], object]) -> Iterator[Pause]:
+    """Yield a Pause if `ask` raises Absent; behind it the blocks are there for the accesses that follow at once."""
+    try:
+        ask()
+        return
+    except Absent as absent:
+        missing = absent
+    yield Pause(missing)
+    missing.fetch()
+
+
+def entries_ahead(log: Log) -> int:
+    """Return about how many entries are read at once where a reply goes through a log."""
+    return 1 + READ_AHEAD_BYTES * len(log) // log.content_bytes
 
 
 def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:

@@ -58,7 +58,12 @@ def test_neither_option_is_changed_against_the_other(tmp_path):
         with pytest.raises(redis.ResponseError, match="stream-memory needs a journal"):
             client.config_set("appendonly", "no")
         assert client.config_get("appendonly") == {"appendonly": "yes"}
-        client.config_set("stream-memory", "0", "appendonly", "no")
+        with pytest.raises(redis.ResponseError, match="entries of streams are still on the disk alone"):
+            client.config_set("stream-memory", "0", "appendonly", "no")
+        assert client.config_get("stream-memory") == {"stream-memory": "16777216"}
+        client.config_set("stream-memory", "0")
+        server.advance(seconds=1)
+        client.config_set("appendonly", "no")
         with pytest.raises(redis.ResponseError, match="stream-memory needs a journal"):
             client.config_set("stream-memory", "16mb")
         assert client.config_get("stream-memory") == {"stream-memory": "0"}

@@ -15,9 +15,9 @@ from streamd.commands.stream.group_effects import (
 )
 from streamd.commands.stream.options import ReadOptions
 from streamd.resp.encoder import encode
-from streamd.resp.types import NULL_ARRAY, LongArray, Parts, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, LongArray, Parts, Pause, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id
-from streamd.stream.entry_replies import ReadBudget, entries_now, gathered, parts_in_a_row
+from streamd.stream.entry_replies import ReadBudget, entries_ahead, entries_now, gathered, parts_in_a_row, pauses
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
 from streamd.stream.log.absent import Absent
@@ -178,17 +178,31 @@ def _read_all_again(
     return entries_now(stream.log, first_id, last_id, entries)
 
 
-def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply]]:
+def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply] | Pause]:
     """Yield the entries `ids`, some at a time; deleted ones come without fields."""
     for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
+        yield from pauses(partial(_ask, log, ids, at))
         some = ids[at : at + CHUNK_ENTRIES_MAX]
-        found: list[int] = []
-        _, parts = log.encode_parts(some[0], some[-1], len(some), ids=found)
-        if found == some:
-            yield b"".join(parts)
-            continue
-        find = _finder(log, some)
-        yield [[format_id(one), NULL_ARRAY if (fields := find(one)) is None else fields] for one in some]
+        with log.at_once():
+            shown = _shown(log, some)
+        yield shown
+
+
+def _ask(log: Log, ids: list[int], at: int) -> None:
+    """Ask for the entries of a slice. Raises: Absent, for some more if one of these is absent."""
+    try:
+        log.require_ids(ids[at : at + CHUNK_ENTRIES_MAX])
+    except Absent:
+        log.require_ids(ids[at : at + max(entries_ahead(log), CHUNK_ENTRIES_MAX)])
+
+
+def _shown(log: Log, ids: list[int]) -> bytes | list[Reply]:
+    found: list[int] = []
+    _, parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)
+    if found == ids:
+        return b"".join(parts)
+    find = _finder(log, ids)
+    return [[format_id(one), NULL_ARRAY if (fields := find(one)) is None else fields] for one in ids]
 
 
 class Delivery(Share):
