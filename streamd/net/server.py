@@ -162,6 +162,8 @@ class Server:
             replication = self.engine.state.replication
             if isinstance(replication, Replication) and replication.is_needed:
                 raise ConfigError("a replica, and a primary with replicas, need their journal")
+            if self.engine.state.cold is not None:
+                raise ConfigError("entries are still being read back from segment files; try again later")
             self._close_journal()
         elif self.persistence is None:
             try:
@@ -172,9 +174,8 @@ class Server:
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
 
     def _stream_memory_changed(self) -> None:
-        store = self.engine.state.cold
-        if store is not None:
-            store.set_limit(self.config.integer("stream-memory"))
+        if self.persistence is not None:
+            self.persistence.set_stream_memory(self.config.integer("stream-memory"))
 
     def _read_beside(self, job: Callable[[], None], done: Done) -> Pending:
         """Have blocks of segment files read by a thread, which begins with the first ones."""
