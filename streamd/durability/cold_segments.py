@@ -10,9 +10,10 @@ from streamd.base.process import read_process_facts
 from streamd.cold.cold_list import ColdList
 from streamd.cold.files import STREAM, SegmentFiles
 from streamd.cold.store import ColdStore
-from streamd.configuration.server_options import ConfigError
+from streamd.configuration.option import ConfigError
 from streamd.connected.state import State
-from streamd.journal.cold_loading import ColdLoading
+from streamd.data.keyspace import Keyspace
+from streamd.journal.cold_loading import ColdLoading, UnreadableError
 from streamd.journal.jobs import Submit
 from streamd.journal.journal import Journal
 from streamd.stream.stream import Stream
@@ -50,54 +51,73 @@ class ColdSegments:
         """Make the store if the option says so. Raises: OSError."""
         limit_bytes = self._limit_bytes
         if limit_bytes:
-            self._make(limit_bytes, 0)
+            self._make(self._state, limit_bytes, 0)
 
     @property
     def _limit_bytes(self) -> int:
         return int(self._state.config.values.get(OPTION, 0))
 
-    def _make(self, limit_bytes: int, number: int) -> ColdStore:
+    def _make(self, state: State, limit_bytes: int, number: int) -> ColdStore:
+        """Return the store of a state; it has one from then on. Raises: OSError."""
         journal = self._journal
-        store = self._state.cold
+        store = state.cold
         if store is None and self._ended is not None:
             store, self._ended = self._ended, None
-            store.set_limit(limit_bytes)
         if store is None:
             store = ColdStore(SegmentFiles(journal.files, journal.directory, journal.filename, number), limit_bytes)
-        self._state.cold = store
+        state.cold = store
         store.files.number = max(store.files.number, number)
         return store
 
-    def loading(self) -> ColdLoading:
-        """Return what applies the records of a base that is to be loaded."""
-        return ColdLoading(self._open_for, [hold.file for hold in self._journal.holds])
+    def loading(self, state: State) -> ColdLoading:
+        """Return what applies the records of a base that is to be loaded into a state."""
 
-    def _open_for(self, limit_bytes: int, number: int) -> ColdStore:
-        """Return the store for a base, in which all is read in place until the present slice of loading ends."""
-        is_new = self._state.cold is None
-        store = self._make(limit_bytes, number)
-        if is_new:
-            store.in_place += 1
-        return store
+        def open_store(limit_bytes: int, number: int) -> ColdStore:
+            is_new = state.cold is None
+            store = self._make(state, limit_bytes, number)
+            if is_new:
+                store.in_place += 1  # until the present slice of loading ends: see Replay
+            return store
+
+        return ColdLoading(open_store, [hold.file for hold in self._journal.holds])
 
     def loaded(self, loading: ColdLoading) -> Iterator[None]:
         """Take what was loaded; with an explicit 0 all entries come into memory, a few milliseconds at each step.
 
-        Raises: DamagedError, ConfigError, CommandError.
+        Raises: DamagedError, ConfigError.
         """
         self._journal.holds = loading.holds
         if not loading.is_begun:
             return
         loading.check()
-        config, store = self._state.config, loading.store
-        limit_bytes = self._limit_bytes
-        if not limit_bytes and loading.limit_bytes and OPTION not in config.given and OPTION not in config.changed:
-            config.values[OPTION] = limit_bytes = loading.limit_bytes
-        store.set_limit(limit_bytes)
-        if not limit_bytes:
-            self._check_memory()
+        if self._follow(loading):
+            return
+        self.check_memory(self._state.keyspace)
+        try:
             for _ in self._bring_back(True):
                 yield
+        except CommandError as error:
+            raise UnreadableError(self._journal.directory, str(error).removeprefix("ERR "))
+
+    def taken(self, loading: ColdLoading) -> None:
+        """Take what was loaded while the server ran; with an explicit 0 all entries come into memory later."""
+        if loading.is_begun and not self._follow(loading):
+            self._work = self._bring_back(False)
+
+    def _follow(self, loading: ColdLoading) -> int:
+        """Set the limit of the option; where that was not given, it takes the one of the base. Return the limit."""
+        config = self._state.config
+        limit_bytes = self._limit_bytes
+        if not (limit_bytes or self.is_off):
+            config.values[OPTION] = limit_bytes = loading.limit_bytes
+        loading.store.set_limit(limit_bytes)
+        return limit_bytes
+
+    @property
+    def is_off(self) -> bool:
+        """Whether all entries are to be in memory, because somebody has said so."""
+        config = self._state.config
+        return not self._limit_bytes and (OPTION in config.given or OPTION in config.changed)
 
     def begin(self) -> None:
         """Unlink what a crash has left. Raises: nothing."""
@@ -115,21 +135,27 @@ class ColdSegments:
     # While the server runs.
 
     def set_limit(self, limit_bytes: int) -> None:
-        """Let streams take so much memory; 0: all of it. Raises: ConfigError, OSError; then nothing has changed."""
+        """Let streams take so much memory; 0: all of it. Raises: ConfigError; then nothing has changed."""
         store = self._state.cold
         if limit_bytes:
-            if store is None or not store.limit_bytes:
-                self._work = self._put_on_shelf(self._make(limit_bytes, 0))
-            else:
+            if store is not None and store.limit_bytes:
                 store.set_limit(limit_bytes)
+                return
+            try:
+                store = self._make(self._state, limit_bytes, 0)
+            except OSError as error:
+                raise ConfigError(f"{self._journal.directory}: {reason_of(error)}")
+            store.set_limit(limit_bytes)
+            self._work = self._put_on_shelf(store)
         elif store is not None and store.limit_bytes:
-            self._check_memory()
+            self.check_memory(self._state.keyspace)
             store.set_limit(0)
             self._work = self._bring_back(False)
 
-    def _check_memory(self) -> None:
+    def check_memory(self, keyspace: Keyspace) -> None:
         """Return if all entries fit into memory. Raises: ConfigError."""
-        wanted = sum([stream.log.content_bytes for stream in self._streams()])
+        values = [value for db in keyspace for value in db.values.values() if type(value) is Stream]
+        wanted = sum([stream.log.content_bytes for stream in values])
         there, what = self.memory_bytes(), "this machine has"
         maxmemory = self._state.config.integer("maxmemory")
         if maxmemory and (maxmemory < there or not there):
@@ -139,12 +165,6 @@ class ColdSegments:
                 f"{OPTION} 0 would bring {wanted} bytes of entries into memory, and {what} {there}; trim the streams, "
                 f"or leave {OPTION} on"
             )
-
-    def _streams(self) -> Iterator[Stream]:
-        for db in self._state.keyspace:
-            for value in db.values.values():
-                if type(value) is Stream:
-                    yield value
 
     def _each(self) -> Iterator[Stream | None]:
         """Yield the streams; None now and then between other keys. Streams may come and go meanwhile."""

@@ -87,7 +87,7 @@ class Persistence:
         Raises: DamagedError, LoadError, OSError; ConfigError if entries in segment files are to be in memory, and do
         not fit.
         """
-        cold = self.cold.loading()
+        cold = self.cold.loading(self._state)
         replay = Replay(self._state, cold)
         steps = self.journal.load(Loader(self._state.keyspace, replay))
         while True:

@@ -235,7 +235,7 @@ class ReplicaSide:
             if error is not None:
                 self.link.fail(LinkFault(f"what was received cannot be written: {reason_of(error)}"))
                 return
-            self._taking = TakingOver(self._state, self._persistence.journal, incoming)
+            self._taking = TakingOver(self._state, self._persistence.journal, incoming, self._persistence.cold)
 
         self._persistence.submit_beside(incoming.sync, done)
 

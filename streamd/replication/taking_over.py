@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+from streamd.configuration.option import ConfigError
 from streamd.configuration.server_options import Config
 from streamd.connected.state import State
+from streamd.durability.cold_segments import ColdSegments
 from streamd.durability.incoming import Incoming
 from streamd.durability.replay import Replay
 from streamd.journal.journal import Journal
@@ -19,12 +21,15 @@ class TornState(Exception):
 class TakingOver:
     """Loads a received journal beside the present state, in slices, and puts it in its place."""
 
-    def __init__(self, state: State, journal: Journal, incoming: Incoming) -> None:
-        self._state, self._journal, self._incoming = state, journal, incoming
+    def __init__(self, state: State, journal: Journal, incoming: Incoming, cold: ColdSegments) -> None:
+        """cold: the segment files of this server, among which those of the received journal are."""
+        self._state, self._journal, self._incoming, self._cold = state, journal, incoming, cold
         config = Config()
         config.values.update(state.config.values)
         self._other = State(state.clock, config, state.users)
-        self._replay = Replay(self._other)
+        self._other.cold = state.cold
+        self._segments = cold.loading(self._other)
+        self._replay = Replay(self._other, self._segments)
         self._loader = Loader(self._other.keyspace, self._replay)
         self._loading = Loading()
         self._steps = self._load()
@@ -48,9 +53,22 @@ class TakingOver:
             if ended:
                 if self._loading.cut is not None:
                     raise TornState(f"the state that was sent is not whole: {self._loading.cut.detail}")
+                if self._segments.is_begun:
+                    self._check_segments()
                 return True
             if stop():
                 return False
+
+    def _check_segments(self) -> None:
+        """Return if the segment files have all that they should, and there is room for that. Raises: DamagedError,
+        TornState.
+        """
+        self._segments.check()
+        if self._cold.is_off:
+            try:
+                self._cold.check_memory(self._other.keyspace)
+            except ConfigError as error:
+                raise TornState(str(error))
 
     def finish(self, note: list[bytes]) -> Callable[[], None]:
         """Make the loaded state that of the server, and the received files its journal, which the note ends.
@@ -58,10 +76,13 @@ class TakingOver:
         Returns the job that removes the files of before. Raises: OSError; then the state is the one before.
         """
         state, other = self._state, self._other
-        job = self._journal.adopt(self._incoming.manifest, self._loading, self._loader.names_databases, note)
+        names_databases, holds = self._loader.names_databases, self._segments.holds
+        job = self._journal.adopt(self._incoming.manifest, self._loading, names_databases, note, holds)
         self._incoming.close()
         state.keyspace.take(other.keyspace)
         state.sweeper = other.sweeper
+        state.cold = other.cold
+        self._cold.taken(self._segments)
         state.libraries.flush()
         for code in other.libraries.codes():
             state.libraries.load(code, True, never)
