@@ -26,9 +26,13 @@ def move(
     was deleted or trimmed meanwhile each list sorts out itself. Raises: OSError, after which nothing was moved.
     """
     parts: list[tuple[ColdList, int, list[list[Segment]]]] = []
+    seen: set[int] = set()  # a list may come again: it is in two queues, or was queued anew meanwhile
     try:
         left = bytes_max
         for one in lists:
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
             low = output.rows
             groups: list[list[Segment]] = []
             parts.append((one, low, groups))

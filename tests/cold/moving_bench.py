@@ -143,6 +143,7 @@ class Bench:
         """Check, after the mover has done all."""
         self.settle()
         self.check()
+        self.settle(1)
         assert self.files_there() == self.files_of_lists()
 
     def close(self) -> None:
