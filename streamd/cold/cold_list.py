@@ -73,8 +73,6 @@ class ColdList(SegmentList):
         if self._gap_follows:
             self._gaps.add(segment.first_id)
             self._gap_follows = False
-        if segment.first_id <= self.rows.end:
-            self.rows.end = segment.first_id - 1  # of the last row, which was written to again
         self._settle()
 
     def remove(self, index: int) -> None:
@@ -114,10 +112,14 @@ class ColdList(SegmentList):
         """Take the oldest segments in memory as the rows from `low` to before `high` of a file, which has them.
 
         groups: the segments of each row, as they were when they were gathered. What was deleted since then has
-        tombstones; rows without entries are left out.
+        tombstones; rows without entries are left out. So are the last rows if their last segment is not there any more:
+        it may be the tail again, and then nothing that comes may be among the IDs of a row.
         """
         taken, head = 0, self.head
-        for row, group in zip(range(low, high), groups, strict=True):
+        last_ids = {segment.last_id for segment in self.segments[head : head + sum(map(len, groups))]}
+        while groups and groups[-1][-1].last_id not in last_ids:
+            groups = groups[:-1]
+        for row, group in enumerate(groups, low):
             gone: list[int] = []
             for segment in group:
                 index = head + taken
@@ -170,11 +172,13 @@ class ColdList(SegmentList):
 
     def take_last(self) -> Segment:
         """Remove the last node and return it; there must be one."""
-        if len(self.segments) > self.head:
-            return super().take_last()
-        node = self.rows.take_last()
-        self.live_count -= node.live_count
-        return node
+        if len(self.segments) == self.head:
+            self.blocks.in_place += 1
+            try:
+                self.bring_back()
+            finally:
+                self.blocks.in_place -= 1
+        return super().take_last()
 
     # Deleting.
 

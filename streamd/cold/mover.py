@@ -186,7 +186,7 @@ class Mover:
         files, now_ms = self._store.files, self._clock.monotonic_ms()
         if now_ms < self._rewrite_ms or not (stale := files.stale_size):
             return
-        if self._moving.failure or stale * _STALE_PART > files.size:
+        if self._moving.failure or stale * _STALE_PART > sum(files.sizes.values()):
             self._rewrite_ms = now_ms + _REWRITE_MS
             self._want_rewrite()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
-from streamd.cold.seen_nodes import first_id_of, ids_of, is_in, without
+from streamd.cold.seen_nodes import first_id_of, is_in, without
 from streamd.cold.stretch import Stretch
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import Trimmed, read_nodes
@@ -158,13 +158,6 @@ class Rows:
         return nodes
 
     # Deleting.
-
-    def take_last(self) -> Segment:
-        """Remove the last node and return it, read in place."""
-        node = self.last_nodes()[-1]
-        self._bury(len(self.stretches) - 1, self.stretches[-1].high - 1, ids_of(node))
-        self.end = min(self.end, node.first_id - 1)
-        return node
 
     def delete(self, ids: list[int]) -> list[int]:
         """Delete entries by ascending IDs; return those that were there. Raises: Absent, before anything is changed."""

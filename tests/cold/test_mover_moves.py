@@ -482,7 +482,7 @@ def test_a_rewrite_is_asked_for_on_a_full_disk_if_it_frees_anything():
     bench.settle()
     bench.add("s", 400)
     bench.settle()
-    [first, *others] = sorted(bench.store.files._known)
+    [_first, *_others] = sorted(bench.store.files._known)
     file = bench.logs["s"].sealed.rows.stretches[0].file
     bench.store.files.hold(file, BASE)
     disk.is_full = True
