@@ -9,6 +9,7 @@ from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
 from streamd.cold.rows import Rows
 from streamd.cold.seen_nodes import ids_of
+from streamd.stream.log.absent import Absent
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import FULL, SegmentList, Trimmed
 
@@ -271,6 +272,11 @@ class ColdList(SegmentList):
         """Return whether an entry that was once there still is. Raises: Absent; see Rows."""
         return super().has(entry_id) if entry_id > self.rows.end else self.rows.holds_pending(entry_id)
 
+    def held(self, ids: list[int]) -> list[int]:
+        """Return which of some entries that were once there still are, by ascending IDs. Raises: Absent; see Rows."""
+        cold = bisect_right(ids, self.rows.end)
+        return self.rows.held(ids[:cold]) + super().held(ids[cold:])
+
     def node_from(self, start: int) -> tuple[int, int] | None:
         """Return (number of entries, last ID) of the first node that reaches beyond ID `start`. Raises: Absent."""
         rows = self.rows
@@ -300,7 +306,11 @@ class ColdList(SegmentList):
         """Append the RESP of the first entries; see SegmentList. Raises: Absent."""
         left, end_of_rows = count, self.rows.end
         if start <= end_of_rows:
-            left = self.rows.read_first(start, end, left, parts, ids)
+            try:
+                left = self.rows.read_first(start, end, left, parts, ids)
+            except Absent:
+                self.rows.require(start, end, count, False)  # all that is needed, for one wait
+                raise
             if left <= 0 or end <= end_of_rows:
                 return count - left
         return count - left + super().read_first(start, end, left, parts, ids)
@@ -316,6 +326,7 @@ class ColdList(SegmentList):
         rows = self.rows
         if not rows.stretches or start > rows.end:
             return super().count_range(start, end)
+        rows.require_ids((start, end + 1))  # both of them, for one wait
         count = max(rows.count_before(end + 1) - rows.count_before(start), 0)
         return count + super().count_range(rows.end + 1, end) if end > rows.end else count
 

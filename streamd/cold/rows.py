@@ -416,6 +416,13 @@ class Rows:
             return False
         return not stretch.file.index.has_holes(row) or self.has(entry_id)
 
+    def held(self, ids: list[int]) -> list[int]:
+        """Return which of some entries that were once there still are. Raises: Absent, with all blocks needed."""
+        places = [self.find(one) for one in ids]
+        files = [(self.stretches[at], row) for at, row in dict.fromkeys(places) if at >= 0]
+        self.blocks.require([(one.file, row) for one, row in files if one.file.index.has_holes(row)])
+        return [one for one in ids if self.holds_pending(one)]
+
     def _count_in(self, stretch: Stretch, row: int, start: int, end: int) -> int:
         """Return how many entries of a row there are from one ID to another. Raises: Absent."""
         nodes = self.nodes(stretch, row)

@@ -190,6 +190,7 @@ class ReadBudget:
         many = long_array(log, start, end, count)
         if many is not None:
             if ids is not None:
+                log.require(start, end, many[0])
                 ids += log.ids_between(start, end, many[0])
             if self._bytes_left is None:
                 self.spend(many[0])

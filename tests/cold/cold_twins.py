@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from streamd.base.filesystem import File, FileSystem
-from streamd.cold.cold_list import ColdList
 from streamd.cold.files import SegmentFile, SegmentFiles
 from streamd.cold.store import ColdStore
 from streamd.connected.blocking import BLOCKED
@@ -69,16 +68,14 @@ class Store(ColdStore):
 
 def cool(session: Session, store: ColdStore, key: bytes = STREAM, nodes: int = 1_000, per_block: int = 2) -> None:
     """Move the oldest nodes of a stream into a segment file."""
-    log = session.state.keyspace[0].values[key].log
-    if not isinstance(log.sealed, ColdList):
-        log.put_on(store)
-    move(store, log, nodes, per_block)
+    move(store, session.state.keyspace[0].values[key].log, nodes, per_block)
 
 
 def begin(session: Session, store: ColdStore | None) -> None:
     """Make the streams that commands are tried on: with deleted and trimmed entries, groups, pending and released
     entries; cold nodes in two files where there is a store.
     """
+    session.state.cold = store
     if store is not None:
         store.in_place += 1
     do = session.do
@@ -128,7 +125,7 @@ class Twins:
         begin(self.plain, None)
         begin(self.cold, self.store)
 
-    def both(self, line: str, protocol: int = 2) -> tuple[bytes, bytes]:
+    def both(self, line: str | list[bytes], protocol: int = 2) -> tuple[bytes, bytes]:
         """Return the replies of both to a request; the cold one waits for blocks as often as it has to."""
         expected = call(self.plain, line, protocol)
         for _ in range(200):
@@ -145,9 +142,9 @@ class Twins:
         return state_of(self.plain), state_of(self.cold)
 
 
-def call(session: Session, line: str, protocol: int = 2) -> bytes:
+def call(session: Session, line: str | list[bytes], protocol: int = 2) -> bytes:
     """Return the reply of a handler as bytes. Raises: Absent."""
-    request = [word.encode() for word in line.split()]
+    request = [word.encode() for word in line.split()] if isinstance(line, str) else line
     session.state.time.ms = session.clock.now_ms()
     client = session.engine.connect()
     client.protocol = protocol

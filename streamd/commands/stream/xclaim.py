@@ -102,10 +102,11 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     if time_ms is None or not 0 <= time_ms <= now_ms:
         time_ms = now_ms  # an impossible time counts as now: the client's clock may be a little ahead
     until_ms = now_ms - min_idle_ms if min_idle_ms else None
+    held = {*stream.log.held(sorted(entry_id for entry_id in ids if entry_id in group.pending))}
     stream.log.require_ids(_needed(group, ids, options, until_ms))
 
     with stream.log.at_once():
-        parts = _claim(context, args, stream, group, ids, options, time_ms, until_ms)
+        parts = _claim(context, args, stream, group, ids, held, options, time_ms, until_ms)
     return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
 
 
@@ -115,11 +116,12 @@ def _claim(
     stream: Stream,
     group: Group,
     ids: list[int],
+    held: set[int],
     options: _Options,
     time_ms: int,
     until_ms: int | None,
 ) -> list[bytes]:
-    """Give entries to the consumer and record that; return the RESP of each."""
+    """Give entries to the consumer and record that; return the RESP of each. held: the pending ones that exist."""
     key, group_name, now_ms = args[1], args[2], context.now_ms
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
@@ -131,8 +133,9 @@ def _claim(
         if entry is None:
             if not options.force or entry_id not in stream.log:
                 continue
+            held.add(entry_id)
             count = 1
-        elif not stream.log.holds_pending(entry_id):
+        elif entry_id not in held:
             group.pending.remove(entry_id)
             record_removed(context, key, group_name, [entry_id])
             continue

@@ -315,10 +315,12 @@ class Log(Tail):
         return sealed.holds_pending(entry_id)
 
     def held(self, ids: list[int]) -> list[int]:
-        """Return which of some entries that were once there still are; `ids` ascending."""
+        """Return which of some entries that were once there still are; `ids` ascending. Raises: Absent."""
         if ids and self._shelf is None and self.ids_between(ids[0], ids[-1], len(ids) + 1) == ids:
             return ids  # they follow each other, as mostly
-        return [entry_id for entry_id in ids if self.holds_pending(entry_id)]
+        sealed_ids = bisect_left(ids, self._ids[0]) if self._ids else len(ids)
+        found = [] if self._sealed is None else self._sealed.held(ids[:sealed_ids])
+        return found + [entry_id for entry_id in ids[sealed_ids:] if entry_id in self]
 
     # Waiting. What a command needs may not be in memory: each access raises Absent then, and the command is executed
     # again. So a command that changes something asks for all that it needs before.
@@ -376,6 +378,8 @@ class Log(Tail):
             if entries >= left or not tail:
                 return entries, parts
             start = tail[0]
+        if reverse:
+            self.require(start, end, count, True)
         for source, low, high in self.runs(start, end, left - entries, reverse):
             parts.append(source.read(low, high, reverse))
             if ids is not None:

@@ -274,6 +274,10 @@ class SegmentList:
         """Return whether an entry that was once there still is."""
         return self.has(entry_id)
 
+    def held(self, ids: list[int]) -> list[int]:
+        """Return which of some entries that were once there still are, by ascending IDs."""
+        return [entry_id for entry_id in ids if self.has(entry_id)]
+
     def node_from(self, start: int) -> tuple[int, int] | None:
         """Return (number of entries, last ID) of the first node that reaches beyond ID `start`; None without one."""
         if len(self.segments) <= self.head:
