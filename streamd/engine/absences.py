@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from streamd.base.clock import Clock
 from streamd.base.errors import CommandError
 from streamd.base.limits import BLOCK_JOBS_MAX, READ_AHEAD_BLOCKS
 from streamd.catalog import Command, Context
@@ -16,6 +17,7 @@ from streamd.connected.blocking import BLOCKED, Waiter
 from streamd.connected.client import Client, Unfinished
 from streamd.connected.state import State
 from streamd.engine.calls import Calls
+from streamd.engine.slices import end_of_slice
 from streamd.journal.jobs import Pending, Submit
 from streamd.resp.types import NO_REPLY, Pause, Reply
 from streamd.stream.log.absent import Absent
@@ -189,12 +191,8 @@ class Absences:
         self._enter(wait)
         return BLOCKED
 
-    def attempt(self, waiter: Waiter[Client]) -> Reply:
-        """Have a blocked command tried again and return its reply; BLOCKED if it waits on, perhaps for blocks."""
-        try:
-            return self._calls.attempt(waiter)
-        except Absent as error:
-            absent = error
+    def attempt(self, waiter: Waiter[Client], absent: Absent) -> Reply:
+        """Return the reply of a blocked command whose attempt has ended so; BLOCKED if it waits on, now for blocks."""
         store, before = self._store_for(absent), self._attempts.get(waiter)
         if before is not None and not before.is_done:
             return BLOCKED  # it is tried again when they are there
@@ -280,8 +278,12 @@ class Absences:
         self._read.append(wait)
         self._want_turn()
 
-    def go_on(self, stop: Callable[[], bool]) -> None:
-        """Take blocks that were read into the cache, and end the waits that have all theirs."""
+    def go_on(self, clock: Clock) -> None:
+        """Take blocks that were read into the cache, for a slice, and end the waits that have all theirs."""
+        if self._read:
+            self._go_on(end_of_slice(clock))
+
+    def _go_on(self, stop: Callable[[], bool]) -> None:
         while self._read:
             wait = self._read[0]
             if wait.is_wanted:
@@ -323,7 +325,7 @@ class Absences:
             self._begin(wait)
         assert wait.pending is not None
         wait.pending.wait()
-        self.go_on(_never)
+        self._go_on(_never)
 
     def let_go(self) -> None:
         """Note that the clients whose waits have ended in this turn have gone on."""

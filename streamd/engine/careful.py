@@ -76,7 +76,7 @@ class Careful:
         a caller and not over the wire.
         """
         state = self._state
-        if client.waiter is not None and client.waiter.is_reading:
+        if reply is BLOCKED and client.waiter is not None and client.waiter.is_reading:
             command = None  # it comes again, as one that was postponed
         if self._untouched is not None:
             self._untouched.touched = self._untouched.used_s

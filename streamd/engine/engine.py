@@ -41,6 +41,7 @@ from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
 from streamd.resp.template import RequestRows
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
+from streamd.stream.log.absent import Absent
 
 
 class Engine:
@@ -351,7 +352,10 @@ class Engine:
         tracker = waiter.client.tracker
         if tracker is not None:
             self.state.tracking.hold(tracker)
-        reply = self.absences.attempt(waiter)
+        try:
+            reply = self.calls.attempt(waiter)
+        except Absent as absent:
+            reply = self.absences.attempt(waiter, absent)
         if self.state.records:
             self._end_unit(waiter.client)
         if reply is not BLOCKED and waiter.client.waiter is waiter:
@@ -427,7 +431,7 @@ class Engine:
         for waiter in self.state.blocked.due(self.state.time.monotonic_ms):
             if waiter.client.waiter is waiter:
                 self.state.guard(waiter.client, "the end of a wait", self._time_out, waiter)
-        self.absences.go_on(end_of_slice(self.clock))
+        self.absences.go_on(self.clock)
         if self._resumed:
             self._run_backlogs()
         self.absences.let_go()

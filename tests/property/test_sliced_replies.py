@@ -10,7 +10,7 @@ from streamd.resp.reply_ends import split_replies
 from tests.session import Session, SessionClient
 
 SLICED_IN = ("commands.long_replies", "commands.keys.keys", "stream.entry_replies", "commands.stream.xpending",
-             "commands.stream.xinfo", "commands.stream.xreadgroup", "commands.keys.scan_pages", "resp.encoder",
+             "commands.stream.xinfo", "commands.stream.group_reads", "commands.keys.scan_pages", "resp.encoder",
              "resp.slicing", "commands.keys.sorted_set_ranges", "commands.keys.dump")  # fmt: skip
 
 READS = st.sampled_from([
@@ -333,7 +333,7 @@ def history_both_ways(monkeypatch, lines: list[str]) -> None:
     """Compare the history that is read as a long one with that which is read entry by entry, and what they leave."""
     seen = []
     for least in (3, 10**9):
-        monkeypatch.setattr("streamd.commands.stream.xreadgroup.SLICED_ITEMS_MIN", least)
+        monkeypatch.setattr("streamd.commands.stream.group_reads.SLICED_ITEMS_MIN", least)
         session = Session()
         session.do("CONFIG SET stream-node-max-entries 4")
         for line in lines:

@@ -201,7 +201,7 @@ def with_journal(**options):
 
 @pytest.fixture
 def short(monkeypatch):
-    for module in ("stream.entry_replies", "commands.stream.xreadgroup"):
+    for module in ("stream.entry_replies", "commands.stream.group_reads"):
         monkeypatch.setattr(f"streamd.{module}.SLICED_ITEMS_MIN", 3)
 
 
