@@ -71,13 +71,15 @@ class ColdLoading:
             # Wrong only if a stream has one of its entries at the end: till then another file stands for it, with a
             # block for each range.
             footer = Footer()
-            file = SegmentFile(number, files.path(number), Header(number, 0, 0), checksum, size, footer.index())
+            file = SegmentFile(
+                number, files.path_of(number, checksum), Header(number, 0, 0), checksum, size, footer.index()
+            )
             files.add_missing(file)
             self._missing[number] = file, footer
         except Damaged as error:
             raise DamagedError(error.path, error.offset, error.reason, _ADVICE)
         except Unreadable as error:
-            raise UnreadableError(files.path(number), str(error))
+            raise UnreadableError(files.path_of(number, checksum), str(error))
         self._files[number] = file
         self.holds.append(self.store.hold(file, BASE))
 
@@ -105,9 +107,13 @@ class ColdLoading:
             raise ValueError("there are no ranges")
         cold.delete_recorded(decode_gone(word))
 
+    def needed(self) -> dict[int, SegmentFile]:
+        """Return the missing files of which streams have entries, once all is loaded, by their numbers in the base."""
+        if self._store is not None:
+            self._store.settle()
+        return {number: file for number, (file, _) in self._missing.items() if file.holders[STREAM]}
+
     def check(self) -> None:
         """Return if no stream has entries of a missing file, once all is loaded. Raises: DamagedError."""
-        self.store.settle()
-        for file, _ in self._missing.values():
-            if file.holders[STREAM]:
-                raise DamagedError(file.path, 0, "it is not there, and streams have entries in it", _ADVICE)
+        for file in self.needed().values():
+            raise DamagedError(file.path, 0, "it is not there, and streams have entries in it", _ADVICE)

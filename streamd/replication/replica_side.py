@@ -220,9 +220,10 @@ class ReplicaSide:
         """Return how many keys there are here."""
         return sum(len(db.values) for db in self._state.keyspace)
 
-    def receive(self, count: int) -> Incoming:
-        """Prepare to receive the files of a state. Raises: OSError."""
-        self._incoming = Incoming(self._persistence.journal, count)
+    def receive(self, count: int, segments: int) -> Incoming:
+        """Prepare to receive the files of a state, behind segment files. Raises: OSError."""
+        cold = self._state.cold
+        self._incoming = Incoming(self._persistence.journal, count, segments, None if cold is None else cold.files)
         return self._incoming
 
     def load(self, incoming: Incoming, history: History) -> None:
