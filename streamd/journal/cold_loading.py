@@ -1,6 +1,6 @@
 """The segment files that a base names, found again while it is loaded."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from streamd.cold.cold_list import ColdList
@@ -37,10 +37,8 @@ class ColdLoading:
     the base says. holds: of all files that the base names.
     """
 
-    def __init__(self, open_store: Callable[[int, int], ColdStore], known: Iterable[SegmentFile] = ()) -> None:
-        """known: files that are loaded already."""
+    def __init__(self, open_store: Callable[[int, int], ColdStore]) -> None:
         self._open_store = open_store
-        self._known = {(file.number, file.size, file.checksum): file for file in known}
         self._store: ColdStore | None = None
         self._files: dict[int, SegmentFile] = {}
         self._missing: dict[int, tuple[SegmentFile, Footer]] = {}
@@ -66,7 +64,7 @@ class ColdLoading:
         """Take a file that the base names. Raises: DamagedError, OSError."""
         files = self.store.files
         try:
-            file = self._known.get((number, size, checksum)) or files.load(number, size, checksum)
+            file = files.load(number, size, checksum)
         except FileNotFoundError:
             # Wrong only if a stream has one of its entries at the end: till then another file stands for it, with a
             # block for each range.

@@ -118,6 +118,8 @@ class ReplicaSide:
         self._network.close()
         self.clock_skew.forget()
         self._told_ms = 0
+        if self._taking is not None:
+            self._taking.abandon()
         self._taking = self._incoming = None
         client, self.client = self.client, None
         if client is not None:
@@ -248,6 +250,7 @@ class ReplicaSide:
                 return False  # the next tick tries again
             remove_old = taking.finish(self._standing.note_at(self._coming))
         except (DamagedError, LoadError, OSError, TornState) as error:
+            taking.abandon()
             self._taking = None
             self.link.fail(LinkFault(f"the state that was sent cannot be taken: {reason_of(error)}"))
             return False
