@@ -11,7 +11,7 @@ from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
 from streamd.commands.stream.iid_times import record_window
 from streamd.data.types import KeyValue, type_of
 from streamd.rdb.bytes import BadData, BadFooter
-from streamd.rdb.payload import payload_in_steps, payload_of, value_in
+from streamd.rdb.payload import TooLarge, payload_in_steps, payload_of, value_in
 from streamd.resp.types import Later, Reply, Sliced
 from streamd.stream.stream import Stream
 
@@ -39,7 +39,10 @@ def dump(context: Context, args: list[bytes]) -> Reply:
 
 
 def _steps(value: KeyValue) -> Iterator[Reply]:
-    yield from payload_in_steps(value)
+    try:
+        yield from payload_in_steps(value)
+    except TooLarge as error:
+        yield error.as_reply()
 
 
 class _Options:
