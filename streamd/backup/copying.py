@@ -18,8 +18,9 @@ Progress = Callable[[int, int], None]
 def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Progress = check.say_nothing) -> int:
     """Copy a server's journal into the new data directory `path`; return the number of bytes.
 
-    The base is immutable and is copied first. Then the server tells the sizes of the increments at one moment, and they
-    are copied up to there: the copy is the state of that moment. Raises: SourceError, PlaceError; then nothing is left.
+    Segment files and the base are immutable and are copied first. Then the server tells the sizes of the increments at
+    one moment, and they are copied up to there: the copy is the state of that moment. Raises: SourceError, PlaceError;
+    then nothing is left.
     """
     with Place(path) as place:
         files = remote.begin(lambda: progress(0, 0))
@@ -52,10 +53,10 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = chec
     """
     files = FileSystem()
     _, journal = check.journal_directory(files, os.path.abspath(copy))
-    _check(journal, copy, examining)
+    segments = _check(journal, copy, examining)
     try:
-        parts = check.existing_manifest(files, journal, FILENAME).parts()
-        total = sum(os.path.getsize(os.path.join(journal, part.name)) for part in parts)
+        names = segments + [part.name for part in check.existing_manifest(files, journal, FILENAME).parts()]
+        total = sum(os.path.getsize(os.path.join(journal, name)) for name in names)
     except OSError as error:
         raise PlaceError(f"{error.filename}: {error.strerror}")
     done = 0
@@ -77,7 +78,7 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = chec
         except OSError as error:
             raise PlaceError(f"{path}: {error.strerror}; stop that server, or give another directory")
         try:
-            place.take(with_own_history((part.name, pieces(part.name)) for part in parts))
+            place.take(with_own_history((name, pieces(name)) for name in names))
             place.commit()
         finally:
             if is_new and not os.path.exists(os.path.join(path, DIRNAME)):
@@ -86,8 +87,8 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = chec
     return done
 
 
-def _check(journal: str, what: str, examining: Progress) -> None:
-    """Return if the whole journal is undamaged. Raises: PlaceError."""
+def _check(journal: str, what: str, examining: Progress) -> list[str]:
+    """Return the names of the segment files if the whole journal is undamaged. Raises: PlaceError."""
     try:
         report = check.examine(FileSystem(), journal, FILENAME, progress=examining)
     except DamagedError as error:
@@ -100,3 +101,6 @@ def _check(journal: str, what: str, examining: Progress) -> None:
             raise PlaceError(f"{what} is no backup: {file}")
         if file.problem is not None:
             raise PlaceError(f"{what} is damaged: {file}")
+    for fault in report.segments.faults:
+        raise PlaceError(f"{what} is damaged: {fault.reason}")
+    return report.segments.names

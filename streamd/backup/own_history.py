@@ -5,6 +5,7 @@ from typing import Final
 
 from streamd.backup.placing import Source
 from streamd.base.filesystem import FileSystem
+from streamd.cold.files import ENDING
 from streamd.connected.replication_ports import NO_ID
 from streamd.journal.notes import HISTORY
 from streamd.journal.record import encode_first_line, encode_note, encode_run
@@ -22,7 +23,7 @@ def with_own_history(sources: Iterable[Source]) -> Iterator[Source]:
     """
     watch = _Watch()
     for name, pieces in sources:
-        yield name, watch.through(pieces)
+        yield name, pieces if name.endswith(ENDING) else watch.through(pieces)
     if watch.has_seen:
         salt = FileSystem().salt()
         note = encode_note(0, Noted(History(NO_ID), None, RUNNING).words())

@@ -1,16 +1,21 @@
 """Puts the files of a journal into a data directory, all of them or none."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from streamd.base.filesystem import FileSystem
+from streamd.cold.files import ENDING
 from streamd.journal import manifest as manifests
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
 
 DIRNAME: Final = "appendonlydir"
 FILENAME: Final = "appendonly.aof"
+
+# What the name of a segment file says behind that of its journal: a base names it by that.
+_SEGMENT: Final = re.compile(rf"\.[0-9]{{1,18}}(?:-[0-9a-f]{{16}})?{re.escape(ENDING)}\Z")
 
 # A file: its name, and its bytes in pieces.
 Source = tuple[str, Iterable[bytes]]
@@ -62,12 +67,16 @@ class Place:
         self._remove()
 
     def take(self, sources: Iterable[Source]) -> None:
-        """Write files, in the order in which a server loads them, and the manifest that names them. Raises: PlaceError,
-        and the errors of the sources.
+        """Write files, in the order in which a server loads them, and the manifest that names them; segment files come
+        in front of the base, which names them. Raises: PlaceError, and the errors of the sources.
         """
         parts: list[Part] = []
-        for number, (name, pieces) in enumerate(sources, 1):
-            kind = _kind(name)
+        for name, pieces in sources:
+            segment = _SEGMENT.search(name)
+            if segment is not None and not parts:
+                self._write(FILENAME + segment[0], pieces, is_private=True)
+                continue
+            kind, number = _kind(name), len(parts) + 1
             if kind == BASE and parts:
                 raise PlaceError(f"{name} comes behind {parts[-1].name}: no files of one journal")
             word = "base" if kind == BASE else "incr"
@@ -80,10 +89,11 @@ class Place:
         except OSError as error:
             raise self._failure(error)
 
-    def _write(self, name: str, pieces: Iterable[bytes]) -> None:
+    def _write(self, name: str, pieces: Iterable[bytes], is_private: bool = False) -> None:
+        """Write a file. is_private: nobody but its owner may read it, whatever the process's umask says."""
         path = os.path.join(self._temporary, name)
         try:
-            with open(path, "xb") as file:
+            with open(path, "xb", opener=_private) if is_private else open(path, "xb") as file:
                 for piece in pieces:  # (which raise no OSError)
                     file.write(piece)
                 file.flush()
@@ -119,6 +129,10 @@ class Place:
             except OSError:
                 pass  # somebody else has put something there
         self._made.clear()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _kind(name: str) -> str:

@@ -4,22 +4,16 @@ import argparse
 import os
 import sys
 
-from streamd.base import collector
 from streamd.base.clock import Clock
 from streamd.base.failure import EXIT_CODES, EXIT_DAMAGED, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.filesystem import FileSystem, LockedError
 from streamd.base.progress import ProgressLine
-from streamd.configuration.server_options import OPTIONS, Config
-from streamd.data.keyspace import Keyspace
+from streamd.checking.trial_start import Trials
+from streamd.configuration.server_options import OPTIONS
 from streamd.durability import check, fixing
 from streamd.durability.moving import commands_for_redis
-from streamd.durability.replay import Replay
-from streamd.engine.engine import Engine
-from streamd.journal.loader import Loader
 from streamd.journal.recovery import DamagedError
 
-# `check` knows no --databases: beyond these it looks at bytes only.
-_TRIAL_DATABASES = 1_024
 # So many differences of two servers are printed.
 _SHOWN_MAX = 20
 
@@ -84,7 +78,10 @@ def _check(arguments: argparse.Namespace) -> int:
         raise Failure(EXIT_DIRECTORY, f"{arguments.directory} is no directory; give the one that is served with --dir")
     data, journal = check.journal_directory(files, os.path.abspath(arguments.directory))
     line = ProgressLine("check")
-    place = fixing.Place(files, data, journal, filename, _trial_loader, Clock().now_ms(), line.show)
+    trials = Trials(files, journal, filename)
+    place = fixing.Place(
+        files, data, journal, filename, trials.loader, Clock().now_ms(), line.show, segments=trials.segments
+    )
 
     def agree(known: list[str], question: str) -> bool:
         line.end()
@@ -98,15 +95,23 @@ def _check(arguments: argparse.Namespace) -> int:
         line.end()
         print("\n".join(report.done or report.lines()))
         if arguments.export is not None:
+            missing: list[str] | None = [] if arguments.skip and not arguments.windows else None
+            if report.segments.faults and missing is None and not report.is_mended:
+                raise Failure(EXIT_DAMAGED, f"nothing was exported: {_on_export(report, arguments.windows)}")
             _make_directory(arguments.export)
             line = ProgressLine("check: export")
             if arguments.windows:
                 commands = _export_with_windows(files, journal, arguments.export, filename, line)
             else:
-                commands = check.export(files, journal, arguments.export, filename, report, line.show)
+                left = check.Report() if report.is_mended else report
+                commands = check.export(files, journal, arguments.export, filename, left, line.show, missing)
             line.end()
-            place = arguments.export
-            print(f"{commands} commands written to {place}: redis-server --appendonly yes --dir {place}")
+            for lost in missing or ():
+                print(f"not exported: {lost}")
+            print(
+                f"{commands} commands written to {arguments.export}: redis-server --appendonly yes --dir "
+                f"{arguments.export}"
+            )
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {data}: a server is running on it; stop that first")
     except DamagedError as error:
@@ -174,20 +179,18 @@ def _make_directory(path: str) -> None:
 
 
 def _export_with_windows(files: FileSystem, journal: str, target: str, filename: str, line: ProgressLine) -> int:
-    """Load a journal up to its first fault and write its keys as commands for Redis; return the number of commands."""
-    keyspace, loader = _trial()
-    check.examine(files, journal, filename, loader, line.show)
-    return check.write_journal(files, target, commands_for_redis(keyspace, Clock().now_ms()))
+    """Load a journal up to its first fault and write its keys as commands for Redis; return the number of commands.
+
+    Raises: DamagedError if a block of a segment file is damaged.
+    """
+    trials = Trials(files, journal, filename)
+    check.examine(files, journal, filename, trials.loader(), line.show, trials.segments)
+    return check.write_journal(files, target, commands_for_redis(trials.keyspace, Clock().now_ms()))
 
 
-def _trial_loader() -> Loader:
-    return _trial()[1]
-
-
-def _trial() -> tuple[Keyspace, Loader]:
-    """Return a state that is thrown away, and a loader into it."""
-    collector.keep_out()
-    state = Engine(config=Config(databases=_TRIAL_DATABASES)).state
-    replay = Replay(state)
-    replay.borrow()
-    return state.keyspace, Loader(state.keyspace, replay)
+def _on_export(report: check.Report, has_windows: bool) -> str:
+    """Return why an export of damaged segment files is refused."""
+    faults = report.segments.faults
+    more = f", and {len(faults) - 1} more like that" if len(faults) > 1 else ""
+    advice = "without --windows, --skip" if has_windows else "--skip"
+    return f"{faults[0].reason}{more}; {advice} goes on behind it, and says which entries are missing"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamd.base.failure import EXIT_ADDRESS, EXIT_USAGE, Failure
 from streamd.checking.compared_values import differences
+from streamd.checking.large_streams import Large, read_large
+from streamd.checking.large_streams import differences as differences_of_large
 from streamd.clients.remote_journal import SourceError, UrlError, connect
 from streamd.clients.server_url import without_password
 from streamd.rdb.bytes import BadData, BadFooter
@@ -26,18 +28,30 @@ _LOOKS_MAX: Final = 20
 _PAUSE_S: Final = 0.01
 _SHOWN_BYTES_MAX: Final = 64
 _GROUPS: Final = "XINFO GROUPS"
+# How a server says that a value is too large for DUMP.
+_TOO_LARGE: Final = "more than 512 MB"
+# What an entry of a stream takes in DUMP's form at least, as far as that matters here: MEMORY USAGE leaves out those
+# that are not in memory.
+_ENTRY_BYTES: Final = 100
 
 # (keys done, keys in all)
 Progress = Callable[[int, int], None]
 
 
 class Seen(NamedTuple):
-    """A key, as a server shows it. due_ms: as of PEXPIRETIME. groups: of XINFO GROUPS, of a stream alone."""
+    """A key, as a server shows it. due_ms: as of PEXPIRETIME. groups: of XINFO GROUPS, of a stream alone. large: what a
+    stream has that is too large for DUMP.
+    """
 
     kind: bytes
     payload: bytes | None
     due_ms: int
     groups: list[Any]
+    large: Large | None = None
+
+
+class _Gone(Exception):
+    """A stream, or a group, that was there a moment before."""
 
 
 class Compared:
@@ -70,6 +84,8 @@ class _Server:
             raise Failure(EXIT_USAGE, f"check: {error}")
         except SourceError as error:
             raise Failure(EXIT_ADDRESS, f"check: {self.place}: {error}")
+        for name in ("XRANGE", "XPENDING", "XINFO STREAM"):
+            self._client.set_response_callback(name, lambda reply, **options: reply)
 
     def close(self) -> None:
         """End the connection."""
@@ -83,8 +99,8 @@ class _Server:
         """Return the reply to a command."""
         return self.ask_all([words])[0]
 
-    def ask_all(self, requests: list[tuple[Any, ...]], may_fail: str = "") -> list[Any]:
-        """Return the replies to commands. may_fail: the command that may: its key may have gone a moment before."""
+    def ask_all(self, requests: list[tuple[Any, ...]], may_fail: tuple[str, ...] = ()) -> list[Any]:
+        """Return the replies to commands. may_fail: those that may: a key may have gone a moment before."""
         import redis
 
         try:
@@ -97,7 +113,7 @@ class _Server:
         for words, reply in zip(requests, replies, strict=True):
             if isinstance(reply, redis.exceptions.NoPermissionError):
                 raise self.failure(f"{reply}; docs/operations.md has the rules of a user for this")
-            if isinstance(reply, Exception) and words[0] != may_fail:
+            if isinstance(reply, Exception) and words[0] not in may_fail:
                 raise self.failure(f"{words[0]}: {reply}")
         return replies
 
@@ -120,19 +136,29 @@ class _Server:
         cursor = 0
         while True:
             cursor, names = self.ask("SCAN", cursor, "COUNT", _KEYS_AT_ONCE)
-            sizes = self.ask_all([("MEMORY USAGE", name) for name in names])
             some: list[bytes] = []
             room = _BYTES_AT_ONCE
-            for name, size in zip(names, sizes, strict=True):
-                if some and (size or 0) > room:
+            for name, size in zip(names, self._sizes(names), strict=True):
+                if some and size > room:
                     yield some
                     some, room = [], _BYTES_AT_ONCE
                 some.append(name)
-                room -= size or 0
+                room -= size
             if some:
                 yield some
             if int(cursor) == 0:
                 return
+
+    def _sizes(self, names: list[bytes]) -> list[int]:
+        """Return about how many bytes the values of keys have."""
+        sizes = [size or 0 for size in self.ask_all([("MEMORY USAGE", name) for name in names])]
+        kinds = self.ask_all([("TYPE", name) for name in names])
+        streams = [at for at, kind in enumerate(kinds) if kind == b"stream"]
+        lengths = self.ask_all([("XLEN", names[at]) for at in streams], may_fail=("XLEN",))
+        for at, length in zip(streams, lengths, strict=True):
+            if isinstance(length, int):
+                sizes[at] = max(sizes[at], length * _ENTRY_BYTES)
+        return sizes
 
     def look(self, database: int, names: list[bytes]) -> dict[bytes, Seen]:
         """Return the keys as they are now."""
@@ -141,11 +167,34 @@ class _Server:
         for name, kind in zip(names, kinds, strict=True):
             requests += [("DUMP", name), ("PEXPIRETIME", name)]
             requests += [(_GROUPS, name)] if kind == b"stream" else []
-        replies = iter(self.ask_all(requests, may_fail=_GROUPS))
-        return {
-            name: Seen(kind, next(replies), int(next(replies)), next(replies) if kind == b"stream" else [])
-            for name, kind in zip(names, kinds, strict=True)
-        }
+        replies = iter(self.ask_all(requests, may_fail=(_GROUPS, "DUMP")))
+        seen = {}
+        for name, kind in zip(names, kinds, strict=True):
+            payload, due_ms = next(replies), int(next(replies))
+            groups = next(replies) if kind == b"stream" else []
+            large = None
+            if isinstance(payload, Exception):
+                if kind != b"stream" or _TOO_LARGE not in str(payload):
+                    raise self.failure(f"DUMP: {payload}")
+                payload, large = b"", self._read_large(name, groups)
+            seen[name] = Seen(kind, payload, due_ms, groups, large)
+        return seen
+
+    def _read_large(self, name: bytes, groups: Any) -> Large:
+        """Return what a large stream has."""
+
+        def ask(*words: Any) -> Any:
+            reply = self.ask_all([words], may_fail=(words[0],))[0]
+            if isinstance(reply, Exception):
+                raise _Gone
+            return reply
+
+        if isinstance(groups, Exception):
+            return Large({}, [], {})
+        try:
+            return read_large(ask, name, [_mapping(one)[b"name"] for one in groups])
+        except _Gone:
+            return Large({}, [], {})
 
     def libraries(self) -> dict[bytes, object]:
         """Return the libraries of functions by their names, with what they are."""
@@ -262,7 +311,13 @@ class Comparison:
         if one.kind != other.kind:
             return [f"its type ({one.kind.decode()} and {other.kind.decode()})"]
         try:
-            parts = differences(one.payload, other.payload, now_ms)
+            if one.large is not None and other.large is not None:
+                parts = differences_of_large(one.large, other.large)
+            elif one.large is not None or other.large is not None:
+                larger = "second" if one.large is None else "first"
+                parts = [f"its size: only that of the {larger} has {_TOO_LARGE} in DUMP's form"]
+            else:
+                parts = differences(one.payload, other.payload, now_ms)
         except (BadFooter, BadData) as error:
             text = f"key {name[:_SHOWN_BYTES_MAX]!r} has a form that this version does not know"
             raise Failure(EXIT_ADDRESS, f"check: {text} ({error or 'it is newer'}); use the newest streamd of the two")

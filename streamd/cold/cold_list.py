@@ -162,6 +162,14 @@ class ColdList(SegmentList):
             self._own.update(nodes)
         self._settle()
 
+    def in_memory(self) -> SegmentList:
+        """Return a list of the same segments; this one has nothing from then on, whatever may still be told of it."""
+        other = super().in_memory()
+        self.segments, self.first_ids, self.head = [], [], 0
+        self.live_count = self.memory_bytes = 0
+        self._account.settle(0)
+        return other
+
     # The last node.
 
     def last_used(self) -> int:

@@ -24,6 +24,9 @@ OPEN_FILES_MAX: Final = 512
 # Pieces are joined to writes of this size: to join more than a megabyte, Python lets other threads run.
 _WRITE_BYTES: Final = 1024 * 1024 + 1
 
+# What the names of segment files end with.
+ENDING: Final = ".seg"
+
 # The holders of a file. The mover that has written it, and has yet to sync it; a stream whose entries are in it; the
 # base that the manifest names, and the next one; a rewrite that runs; a backup or a replica's full sync; a reply that
 # is not finished.
@@ -157,10 +160,11 @@ class SegmentFiles:
         self._filename = filename
         self._stale: dict[int, SegmentFile] = {}
         self.sizes: dict[int, int] = {}
-        self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})(?:-([0-9a-f]{{16}}))?\.seg")
-        self.number = max([number, *[one for one, _ in self._found().values()]])
+        self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})(?:-([0-9a-f]{{16}}))?{re.escape(ENDING)}")
+        found = self._found()
+        self.number = max([number, *[one for one, _ in found.values()]])
         self._copies: dict[int, list[int]] = {}
-        for one, checksum in sorted(self._found().values()):
+        for one, checksum in sorted(found.values()):
             if checksum >= 0:
                 self._copies.setdefault(checksum, []).append(one)
         self._known: set[int] = set()
@@ -181,19 +185,27 @@ class SegmentFiles:
     def path(self, number: int, checksum: int = -1) -> str:
         """Return the path of a file that was written here; with `checksum`, of one that another server has written."""
         name = f"{number}" if checksum < 0 else f"{number}-{checksum:016x}"
-        return f"{self._directory}/{self._filename}.{name}.seg"
+        return f"{self._directory}/{self._filename}.{name}{ENDING}"
+
+    def path_of(self, number: int, checksum: int) -> str:
+        """Return the path of the file that a base names with this number and checksum."""
+        copies = self._copies.get(checksum)
+        return self.path(copies[-1], checksum) if copies else self.path(number)
 
     def _new(self) -> tuple[int, str, File]:
         """Return number, path and file of a new file. Raises: OSError."""
         while True:
-            with self._lock:
-                self.number += 1
-                number = self.number
+            number = self._next_number()
             path = self.path(number)
             try:
                 return number, path, self._files.create(path)
             except FileExistsError:
                 continue
+
+    def _next_number(self) -> int:
+        with self._lock:
+            self.number += 1
+            return self.number
 
     # Writing.
 
@@ -272,8 +284,8 @@ class SegmentFiles:
         number of its own here.
         """
         copies = self._copies.get(checksum)
+        path = self.path_of(number, checksum)
         own, number = number, copies[-1] if copies else number
-        path = self.path(number, checksum if copies else -1)
         known = self._whole.get(number)
         if known is not None and (known.size, known.checksum) == (size, checksum):
             return known
@@ -290,8 +302,10 @@ class SegmentFiles:
         return found
 
     def add_missing(self, one: SegmentFile) -> None:
-        """Take a file that a base names and that is not there."""
+        """Take a file that a base names and that is not there; it gets a number that no other file has here."""
         one.is_durable = True
+        if one.number in self._known:
+            one.number = self._next_number()
         self._known.add(one.number)
 
     def unlink_orphans(self) -> list[str]:
@@ -299,10 +313,14 @@ class SegmentFiles:
 
         A crash leaves them: no base names them, and all that is in them is in the journal.
         """
-        orphans = sorted(name for name, (number, _) in self._found().items() if number not in self._known)
+        orphans = self.orphans()
         for name in orphans:
             self._files.unlink(f"{self._directory}/{name}")
         return orphans
+
+    def orphans(self) -> list[str]:
+        """Return the names of the segment files that are neither loaded nor written here. Raises: OSError."""
+        return sorted(name for name, (number, _) in self._found().items() if number not in self._known)
 
     # Holders.
 

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamd.stream.entry_id import SEQ_MAX
 
@@ -29,6 +29,11 @@ class Tombstones:
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.ids())
+
+    @property
+    def columns(self) -> tuple[Sequence[int], Sequence[int] | None]:
+        """The milliseconds of the IDs, and their seqs, None if all are 0."""
+        return self._ms, self._seqs
 
     def ids(self) -> list[int]:
         """Return the IDs."""

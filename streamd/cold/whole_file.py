@@ -8,10 +8,15 @@ from streamd.cold.format import Damaged
 from streamd.stream.log.segment import Segment
 
 
-def blocks_of(store: SegmentFiles, one: SegmentFile) -> Iterator[list[Segment] | Damaged]:
-    """Yield the segments of each row's block, or what is wrong with it. Raises: Unreadable, OSError."""
+def blocks_of(
+    store: SegmentFiles, one: SegmentFile, low: int = 0, high: int | None = None
+) -> Iterator[list[Segment] | Damaged]:
+    """Yield the segments of each row's block, from row `low` to before `high`, or what is wrong with it.
+
+    Raises: Unreadable, OSError.
+    """
     index = one.index
-    for row in range(index.rows):
+    for row in range(low, index.rows if high is None else high):
         place = index.place(row)
         try:
             segments = decode(store.read(one, place), place.offset, one.path)

@@ -27,7 +27,10 @@ class Backups(Protocol):
 
 
 class Mover(Protocol):
-    """The function of the mover that a rewrite calls; see streamd.cold.mover."""
+    """The functions of the mover that the cron and a rewrite call; see streamd.cold.mover."""
+
+    def tick(self, stop: Callable[[], bool]) -> bool:
+        """Do the work that is due, until `stop` returns True; return whether more can be done at once."""
 
     def move_all(self, then: Callable[[], None]) -> None:
         """Write all segments to files that can be, then call `then`; also if that fails."""

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
-from streamd.base.clock import Clock
 from streamd.base.errors import CommandError, reason_of
 from streamd.base.filesystem import File
+from streamd.cold.files import BACKUP, SegmentFile
+from streamd.cold.store import ColdStore
+from streamd.cold.tokens import Hold
 from streamd.connected.client import Client
+from streamd.connected.state import State
 from streamd.durability.rewriting import Rewriting
 from streamd.journal.journal import Journal
 from streamd.journal.writer import Writer
@@ -25,11 +28,29 @@ class TooManyBackups(CommandError):
     """As many backups are under way as are allowed."""
 
 
+class _Segment:
+    """A segment file, held until it is closed."""
+
+    def __init__(self, store: ColdStore, one: SegmentFile) -> None:
+        self._files = store.files
+        self._hold: Hold | None = store.hold(one, BACKUP)
+        self._one = one
+
+    def size(self) -> int:
+        return self._one.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._files.read_part(self._one, offset, length)
+
+    def close(self) -> None:
+        self._hold = None
+
+
 @dataclass(slots=True)
 class _Pinned:
     """A client's files: names and open files, the writer of the last one, the time of its last request."""
 
-    parts: list[tuple[str, File]]
+    parts: list[tuple[str, File | _Segment]]
     writer: Writer
     asked_ms: int
 
@@ -48,10 +69,11 @@ class _Pinned:
 class Backups:
     """The backups under way, one for each client."""
 
-    def __init__(self, journal: Journal, rewriting: Rewriting, clock: Clock) -> None:
+    def __init__(self, state: State, journal: Journal, rewriting: Rewriting) -> None:
+        self._state = state
         self._journal = journal
         self._rewriting = rewriting
-        self._clock = clock
+        self._clock = state.clock
         self._pinned: dict[Client, _Pinned] = {}
         self._waiting: dict[Client, tuple[int, int]] = {}  # how many rewrites had succeeded, and failed, before
         self._shared = -1, 0  # how many had succeeded when a rewrite ended for a replica, and when that was
@@ -95,9 +117,14 @@ class Backups:
             raise CommandError(f"ERR Can't execute an AOF background rewriting: {error.strerror}")
 
     def _pin(self, client: Client) -> list[tuple[str, int]]:
-        journal, parts = self._journal, []
+        journal, store = self._journal, self._state.cold
+        parts: list[tuple[str, File | _Segment]] = []
         assert journal.writer is not None
         try:
+            for hold in journal.holds:
+                assert store is not None
+                # In front of the others: a client that does not know them refuses their names before all else.
+                parts.append((hold.file.path.rpartition("/")[2], _Segment(store, hold.file)))
             for part in journal.manifest.parts():
                 parts.append((part.name, journal.files.open(f"{journal.directory}/{part.name}")))
         except Exception as error:

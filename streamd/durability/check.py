@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from streamd.base.errors import CommandError
 from streamd.base.filesystem import FileSystem, repeat, write_all
-from streamd.commands.stream.options import parse_recorded_append
-from streamd.data.entry_record import NAME
+from streamd.durability.flattening import Flattening
+from streamd.durability.old_redis import for_old_redis
+from streamd.durability.segment_check import Named, SegmentReport, TrialSegments, examine_segments, names_segments
 from streamd.durability.tally import Tally, commands_of
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import Bare, FileReader, Parsed, parse_body
@@ -16,9 +16,6 @@ from streamd.journal.manifest import INCREMENT, Manifest, Part
 from streamd.journal.record import encode_command, encode_select
 from streamd.journal.recovery import read_manifest
 from streamd.journal.salvage import Gap, Salvage
-
-# The recorded commands that Redis 7.0 does not know; it lacks some options of XADD, too.
-_UNKNOWN_TO_OLD_REDIS = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XNACK", b"XDELEX", b"XACKDEL"))
 
 # (bytes done, bytes in all)
 Progress = Callable[[int, int], None]
@@ -78,12 +75,13 @@ class Report:
     """
 
     files: list[FileReport] = field(default_factory=list)
+    segments: SegmentReport = field(default_factory=SegmentReport)
     done: list[str] = field(default_factory=list)
     is_mended: bool = False
 
     @property
     def is_whole(self) -> bool:
-        return self.first_fault is None
+        return self.first_fault is None and not self.segments.faults
 
     @property
     def first_fault(self) -> FileReport | None:
@@ -111,8 +109,10 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return the report as lines for people."""
-        lines = [str(file) for file in self.files]
+        lines = [*map(str, self.files), *self.segments.lines()]
         first = self.first_fault
+        if first is None and self.segments.faults:
+            return [*lines, *self._on_segments()]
         if first is None:
             return [*lines, "The journal is whole."]
         if self.is_newer:
@@ -130,6 +130,18 @@ class Report:
             *lines,
             "A server refuses it. Copy the directory before anything else. A backup or a replica may have all of it.",
             f"--skip leaves out only what is damaged or does not fit, and lists it. {fix}.",
+        ]
+
+    def _on_segments(self) -> list[str]:
+        """Return what to do about segment files, where all else is whole."""
+        if self.segments.unreadable:
+            return [
+                "A server refuses it. Copy the directory before anything else. A backup or a replica may have all of",
+                "it. --skip leaves out the entries that are in these files, and lists them.",
+            ]
+        return [
+            "A server starts on it, and refuses to read what is in damaged blocks. Copy the directory before anything",
+            "else. A backup or a replica may have all of it. --export --skip writes the other entries for Redis.",
         ]
 
 
@@ -154,6 +166,11 @@ class Trial:
         """Start a file."""
         if self._loader is not None:
             self._loader.begin_file(path, "")
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether all pieces so far were applied."""
+        return self._loader is not None
 
     def take(self, piece: Bare | Parsed) -> LoadError | None:
         """Apply a piece; return the fault of its first command that cannot be applied."""
@@ -180,22 +197,28 @@ def examine(
     filename: str = "appendonly.aof",
     loader: Loader | None = None,
     progress: Progress = say_nothing,
+    segments: TrialSegments | None = None,
 ) -> Report:
     """Read every file of a journal directory and report the whole parts and the faults; with a loader also the first
-    command that a start would refuse.
+    command that a start would refuse. segments: those that the loader has loaded.
     progress: called with (bytes read, bytes in all). Raises: DamagedError for its manifest; OSError.
     """
     report = Report()
-    trial = Trial(loader)
+    trial, named = Trial(loader), Named()
     parts = existing_manifest(files, directory, filename).parts()
     total = sum(files.identity(f"{directory}/{part.name}").size for part in parts)
     before = 0
     for part in parts:
         found = FileReport(f"{directory}/{part.name}", 0, 0, is_base=part.kind == manifests.BASE)
-        for offset in _examine_file(files, found, part is parts[-1], not report.is_whole, trial):
+        for offset in _examine_file(files, found, part is parts[-1], not report.is_whole, trial, named):
             progress(before + offset, total)
         report.files.append(found)
         before += found.size
+    total += sum(size for size, _ in named.files.values())
+    needed = segments.needed() if segments is not None and trial.is_applied else None
+    report.segments = examine_segments(
+        files, directory, filename, named, needed, lambda done: progress(before + done, total)
+    )
     return report
 
 
@@ -207,8 +230,12 @@ def existing_manifest(files: FileSystem, directory: str, filename: str) -> Manif
     return manifest
 
 
-def _examine_file(files: FileSystem, report: FileReport, last: bool, is_behind: bool, trial: Trial) -> Iterator[int]:
-    """Fill in a report, and yield how many bytes are read. is_behind: a fault lies in a file before this one."""
+def _examine_file(
+    files: FileSystem, report: FileReport, last: bool, is_behind: bool, trial: Trial, named: Named
+) -> Iterator[int]:
+    """Fill in a report, and yield how many bytes are read. is_behind: a fault lies in a file before this one. named:
+    gets the segment files that a base names.
+    """
     with closing(files.open(report.path)) as file:
         reader = FileReader(file)
         report.size = report.whole = reader.size
@@ -224,6 +251,8 @@ def _examine_file(files: FileSystem, report: FileReport, last: bool, is_behind: 
                 report.is_rdb = report.is_rdb or reader.trouble.is_rdb
                 report.damaged += piece.end - piece.offset
                 continue
+            if report.is_base and names_segments(piece):
+                named.take(commands_of(piece))
             if (error := trial.take(piece)) is not None:
                 report.unloadable_at = error.offset
                 report.tell(error.detail, *reader.cut_before(error.offset))
@@ -270,18 +299,22 @@ def export(
     filename: str = "appendonly.aof",
     report: Report | None = None,
     progress: Progress = say_nothing,
+    missing: list[str] | None = None,
 ) -> int:
     """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
 
     Idempotence windows, and other records that such a Redis does not know, are left out; entries keep their IDs. From a
     damaged journal it writes all before the first fault. From a journal that cannot be loaded, according to `report`,
     it writes all before the faulty unit.
+    Entries in segment files are written like others. missing: gets a line for each part of these that cannot be read;
+    None: that is an error.
     `target` becomes the data directory of a redis-server: `redis-server --dir TARGET --appendonly yes`.
     progress: called with (bytes read, bytes in all).
     Raises: FileExistsError, DamagedError, OSError.
     """
     manifest = existing_manifest(files, directory, filename)
-    return write_journal(files, target, _exported(files, directory, manifest, report or Report(), progress))
+    flat = Flattening(files, directory, filename, missing)
+    return write_journal(files, target, _exported(files, directory, manifest, report or Report(), flat, progress))
 
 
 def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, int]]) -> int:
@@ -306,7 +339,7 @@ def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, 
 
 
 def _exported(
-    files: FileSystem, directory: str, manifest: Manifest, report: Report, progress: Progress
+    files: FileSystem, directory: str, manifest: Manifest, report: Report, flat: Flattening, progress: Progress
 ) -> Iterator[tuple[bytes, int]]:
     parts = manifest.parts()
     total = sum(files.identity(f"{directory}/{part.name}").size for part in parts)
@@ -320,31 +353,14 @@ def _exported(
             yield encode_select(0), 0  # as at the beginning of each file
             for piece in reader.pieces():
                 commands = commands_of(piece) if limit is None else _placed(piece, 0, limit)
+                if part.kind == manifests.BASE and (flat.is_within or names_segments(piece)):
+                    yield from flat.pieces(commands)
+                    continue
                 kept = [words for found in commands if (words := for_old_redis(found)) is not None]
                 yield b"".join(map(encode_command, kept)), len(kept)
                 progress(before + reader.offset, total)
+            yield from flat.end()
             before += reader.size
             progress(before, total)
             if reader.trouble is not None or limit is not None:
                 return  # records behind a gap may contradict those before it
-
-
-def for_old_redis(words: list[bytes]) -> list[bytes] | None:
-    """Return a recorded command in the form of Redis 7.0, None if Redis 7.0 does not know it."""
-    name = words[0].upper()
-    if name[:1] == b"#" or name in _UNKNOWN_TO_OLD_REDIS:
-        return None
-    return _without_iid(words) if name == NAME else words
-
-
-def _without_iid(words: list[bytes]) -> list[bytes] | None:
-    """Return the record of an entry without producer and iid; None for the record of a reply to a duplicate."""
-    try:
-        options = parse_recorded_append(words)
-    except (CommandError, IndexError):
-        return words  # a server that loads it reports the fault
-    if words[options.at] == b"*":
-        return None
-    if options.pid_at:
-        return words[: options.pid_at - 1] + words[(options.iid_at or options.pid_at) + 1 :]
-    return words

@@ -79,7 +79,7 @@ class ColdSegments:
                 store.in_place += 1  # until the present slice of loading ends: see Replay
             return store
 
-        return ColdLoading(open_store, [hold.file for hold in self._journal.holds])
+        return ColdLoading(open_store)
 
     def loaded(self, loading: ColdLoading) -> Iterator[None]:
         """Take what was loaded; with an explicit 0 all entries come into memory, a few milliseconds at each step.
@@ -103,6 +103,13 @@ class ColdSegments:
         """Take what was loaded while the server ran; with an explicit 0 all entries come into memory later."""
         if loading.is_begun and not self._follow(loading):
             self._work = self._bring_back(False)
+
+    def given_up(self, state: State) -> None:
+        """Let go of a state that was loaded beside that of the server, and does not take its place."""
+        store = state.cold
+        if store is not None and store is not self._state.cold:
+            self._ended = store
+        state.cold = None
 
     def _follow(self, loading: ColdLoading) -> int:
         """Set the limit of the option; where that was not given, it takes the one of the base. Return the limit."""

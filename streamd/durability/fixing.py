@@ -16,6 +16,7 @@ from streamd.durability.check import (
     replace_manifest,
     say_nothing,
 )
+from streamd.durability.segment_check import TrialSegments
 from streamd.durability.tally import Tally, legible
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import Bare, FileReader, Incomplete, Malformed, Parsed, parse_one, parse_unit
@@ -36,7 +37,9 @@ _ROUNDS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The journal to change. loaders: makes states for trials; None: only bytes are examined."""
+    """The journal to change. loaders: makes states for trials; None: only bytes are examined. segments: the segment
+    files of these.
+    """
 
     files: FileSystem
     data_directory: str
@@ -45,10 +48,11 @@ class Place:
     loaders: Callable[[], Loader] | None = None
     now_ms: int = 0
     progress: Progress = say_nothing
+    segments: TrialSegments | None = None
 
     def examine(self) -> Report:
         """Raises: DamagedError, OSError."""
-        return examine(self.files, self.directory, self.filename, self.loader(), self.progress)
+        return examine(self.files, self.directory, self.filename, self.loader(), self.progress, self.segments)
 
     def loader(self) -> Loader | None:
         return self.loaders() if self.loaders is not None else None
@@ -104,18 +108,29 @@ def skip(place: Place, agree: Agree) -> Report:
     """Leave out the damaged parts, and the units that cannot be applied without them, if `agree` returns True. The
     parts are listed and kept in a file beside the journal. A torn record at the end is left out without a question.
 
+    A segment file that cannot be read at all is left out and kept beside the journal. One with damaged blocks stays: a
+    server serves all others.
     Raises: LockedError when a server is running; DamagedError; OSError.
     """
     with closing(lock_directory(place.files, place.data_directory)):
         report = place.examine()
-        first = report.first_fault
-        if first is None or report.is_newer:
+        first, unreadable = report.first_fault, report.segments.unreadable
+        if (first is None and not unreadable) or report.is_newer:
             return report
+        if place.segments is not None:
+            place.segments.refused = {fault.number: fault.reason for fault in unreadable}
         plans = _plan(place)
-        is_torn_tail = first.torn and not first.may_have_been_acknowledged
+        is_torn_tail = first is not None and first.torn and not first.may_have_been_acknowledged and not unreadable
         known = [*report.lines(), "Left out would be:", *_missing(plans)]
         if not is_torn_tail and not agree(known, f"Leave these parts out ({len(_missing(plans))})?"):
             return report
+        for fault in unreadable:  # first: a start removes segment files that no base names
+            if place.files.exists(fault.path):
+                aside = free_name(place.files, place.cut_name(fault.path))
+                place.files.rename(fault.path, aside)
+                report.done.append(f"{fault.path}: cannot be read, and is now {aside}")
+        if unreadable:
+            place.files.sync_directory(place.directory)
         for _ in range(_ROUNDS_MAX):
             for plan in plans:
                 kept = change(place.files, plan.path, plan.changes, place.cut_name(plan.path))

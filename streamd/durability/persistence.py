@@ -66,7 +66,7 @@ class Persistence:
         self.on_synced: Callable[[], None] = lambda: None
         self.history: list[bytes] | None = None
         self._loaded_defaults: tuple[int, int] | None = None
-        self.backups = Backups(self.journal, self.rewriting, state.clock)
+        self.backups = Backups(state, self.journal, self.rewriting)
         for name in ("stream-idmp-duration", "stream-idmp-maxsize"):
             config.on_change(name, self._note_defaults)
 

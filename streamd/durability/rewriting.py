@@ -5,6 +5,7 @@ from collections.abc import Callable
 from streamd.base.errors import CommandError, reason_of
 from streamd.base.limits import SLICE_US
 from streamd.base.log import log
+from streamd.connected.durability_ports import Mover
 from streamd.connected.state import State
 from streamd.durability.barrier import Barrier
 from streamd.journal.jobs import Done, Submit
@@ -43,7 +44,9 @@ class Rewriting:
         barrier.on_sync_failed = self.begin_or_plan
         self.is_planned = False
         self._is_syncing = False
-        self._is_moving = self._has_moved = False  # segments that should be in files before a rewrite begins
+        # The mover that was asked to write what should be in files before a rewrite begins, and whether it has.
+        self._asked: Mover | None = None
+        self._has_moved = False
         self._restarts = 0
         # How often there was a doubt; up to which one the running rewrite, and the last one, has what is there.
         self._doubts = self._doubts_seen = self._doubts_settled = 0
@@ -95,8 +98,8 @@ class Rewriting:
         mover = self._state.mover
         if mover is None or self._has_moved:
             return True
-        if not self._is_moving:
-            self._is_moving = self.is_planned = True
+        if mover is not self._asked:
+            self._asked, self.is_planned = mover, True
             try:
                 mover.move_all(self._moved)
             except Exception as error:
@@ -105,7 +108,7 @@ class Rewriting:
         return self._has_moved
 
     def _moved(self) -> None:
-        self._is_moving, self._has_moved = False, True
+        self._asked, self._has_moved = None, True
 
     def plan(self) -> None:
         """Have a rewrite begin as soon as it can."""

@@ -30,6 +30,11 @@ def free(state: State, stop: Callable[[], bool]) -> bool:
     return state.keyspace.trash.free(stop)
 
 
+def move(state: State, stop: Callable[[], bool]) -> bool:
+    """Write old entries of streams to the disk."""
+    return state.mover is not None and state.mover.tick(stop)
+
+
 def keep_journal(state: State, stop: Callable[[], bool]) -> bool:
     """Have the journal do its due work, and a slice of a rewrite."""
     return state.journal is not None and state.journal.tick()
@@ -40,4 +45,4 @@ def replicate(state: State, stop: Callable[[], bool]) -> bool:
     return state.replication.tick(stop)
 
 
-CHORES: Final[tuple[Chore, ...]] = (sweep, expire, free, replicate, keep_journal)
+CHORES: Final[tuple[Chore, ...]] = (sweep, expire, free, replicate, move, keep_journal)

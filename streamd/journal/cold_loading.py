@@ -1,6 +1,6 @@
 """The segment files that a base names, found again while it is loaded."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from streamd.cold.cold_list import ColdList
@@ -37,10 +37,8 @@ class ColdLoading:
     the base says. holds: of all files that the base names.
     """
 
-    def __init__(self, open_store: Callable[[int, int], ColdStore], known: Iterable[SegmentFile] = ()) -> None:
-        """known: files that are loaded already."""
+    def __init__(self, open_store: Callable[[int, int], ColdStore]) -> None:
         self._open_store = open_store
-        self._known = {(file.number, file.size, file.checksum): file for file in known}
         self._store: ColdStore | None = None
         self._files: dict[int, SegmentFile] = {}
         self._missing: dict[int, tuple[SegmentFile, Footer]] = {}
@@ -66,18 +64,20 @@ class ColdLoading:
         """Take a file that the base names. Raises: DamagedError, OSError."""
         files = self.store.files
         try:
-            file = self._known.get((number, size, checksum)) or files.load(number, size, checksum)
+            file = files.load(number, size, checksum)
         except FileNotFoundError:
             # Wrong only if a stream has one of its entries at the end: till then another file stands for it, with a
             # block for each range.
             footer = Footer()
-            file = SegmentFile(number, files.path(number), Header(number, 0, 0), checksum, size, footer.index())
+            file = SegmentFile(
+                number, files.path_of(number, checksum), Header(number, 0, 0), checksum, size, footer.index()
+            )
             files.add_missing(file)
             self._missing[number] = file, footer
         except Damaged as error:
             raise DamagedError(error.path, error.offset, error.reason, _ADVICE)
         except Unreadable as error:
-            raise UnreadableError(files.path(number), str(error))
+            raise UnreadableError(files.path_of(number, checksum), str(error))
         self._files[number] = file
         self.holds.append(self.store.hold(file, BASE))
 
@@ -105,9 +105,13 @@ class ColdLoading:
             raise ValueError("there are no ranges")
         cold.delete_recorded(decode_gone(word))
 
+    def needed(self) -> dict[int, SegmentFile]:
+        """Return the missing files of which streams have entries, once all is loaded, by their numbers in the base."""
+        if self._store is not None:
+            self._store.settle()
+        return {number: file for number, (file, _) in self._missing.items() if file.holders[STREAM]}
+
     def check(self) -> None:
         """Return if no stream has entries of a missing file, once all is loaded. Raises: DamagedError."""
-        self.store.settle()
-        for file, _ in self._missing.values():
-            if file.holders[STREAM]:
-                raise DamagedError(file.path, 0, "it is not there, and streams have entries in it", _ADVICE)
+        for file in self.needed().values():
+            raise DamagedError(file.path, 0, "it is not there, and streams have entries in it", _ADVICE)

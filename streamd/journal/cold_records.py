@@ -13,24 +13,25 @@
 Such records stand in bases alone. An increment says what was done, and names no file.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
+from operator import sub
 from typing import Final
 
 from streamd.cold.cold_list import ColdList
 from streamd.cold.files import BASE, REWRITE
+from streamd.cold.rows import Rows
 from streamd.cold.store import ColdStore
 from streamd.cold.tokens import Hold
 from streamd.data.records import Words
 from streamd.journal.record import encode_command
-from streamd.stream.entry_id import SEQ_MAX, format_id
+from streamd.stream.entry_id import format_id
 from streamd.stream.stream import Stream
 
 COLD: Final = b"STREAMCOLD"
 FORMAT: Final = 1
 
-# IDs in one record: some hundred microseconds to make.
-_IDS_MAX: Final = 1_000
+# IDs in one word: some hundred microseconds to make.
+_IDS_MAX: Final = 500
 
 
 def format_words(store: ColdStore) -> Words:
@@ -38,14 +39,27 @@ def format_words(store: ColdStore) -> Words:
     return COLD, b"FORMAT", b"%d" % FORMAT, b"%d" % store.limit_bytes, b"%d" % store.files.number
 
 
-def encode_gone(ids: Iterable[int]) -> bytes:
-    """Return ascending IDs as one word."""
-    parts, before = [], 0
-    for entry_id in ids:
-        ms, seq = entry_id >> 64, entry_id & SEQ_MAX
-        parts.append(b"%d-%d" % (ms - before, seq) if seq else b"%d" % (ms - before))
-        before = ms
-    return b" ".join(parts)
+def encode_gone(rows: Rows) -> Iterator[bytes]:
+    """Yield the IDs of deleted entries, some hundreds to a word."""
+    all_ms: list[int] = []
+    all_seqs: list[int] = []
+    for stretch in rows.stretches:
+        for row in sorted(stretch.gone):
+            ms, seqs = stretch.gone[row].columns
+            all_ms += ms
+            all_seqs += bytes(len(ms)) if seqs is None else seqs
+            while len(all_ms) >= _IDS_MAX:
+                yield _gone_word(all_ms[:_IDS_MAX], all_seqs[:_IDS_MAX])
+                all_ms, all_seqs = all_ms[_IDS_MAX:], all_seqs[_IDS_MAX:]
+    if all_ms:
+        yield _gone_word(all_ms, all_seqs)
+
+
+def _gone_word(all_ms: list[int], all_seqs: list[int]) -> bytes:
+    since = [*map(sub, all_ms, [0, *all_ms])]
+    if not any(all_seqs):
+        return " ".join(map(str, since)).encode()
+    return b" ".join([b"%d-%d" % pair if pair[1] else b"%d" % pair[0] for pair in zip(since, all_seqs, strict=True)])
 
 
 def decode_gone(word: bytes) -> list[int]:
@@ -83,9 +97,8 @@ class NamedFiles:
             place = b"%d" % stretch.low, b"%d" % stretch.high, b"%d" % stretch.entries
             ids = format_id(stretch.first_id), format_id(stretch.last_id)
             yield record + encode_command((COLD, b"RANGE", key, b"%d" % file.number, *place, *ids))
-        gone = rows.gone_ids()
-        while ids_gone := encode_gone(islice(gone, _IDS_MAX)):
-            yield encode_command((COLD, b"GONE", key, ids_gone))
+        for gone in encode_gone(rows):
+            yield encode_command((COLD, b"GONE", key, gone))
         if rows.skipped:
             yield encode_command((b"XTRIM", key, b"MAXLEN", b"=", b"%d" % rows.live))
 

@@ -25,6 +25,7 @@ from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
 from streamd.net.listeners import LISTENERS, UNIX, AddressError, Listener, keep_alive
 from streamd.net.measures import MeasuredFiles, Measures
+from streamd.net.moving import Moving
 from streamd.net.replica_link import Connector, check_replication, primary_of
 from streamd.net.threads import JournalThread
 from streamd.net.transferring import transfer
@@ -67,6 +68,7 @@ class Server:
         self._trim = IdleTrim(self.engine.state.packing)
         self.persistence: Persistence | None = None
         self._reading_thread: JournalThread | None = None
+        self._moving: Moving | None = None
         self.journal_failure: str | None = None
         self.measures = Measures() if self.config.integer("admin-port") else None
         self._is_ready = False
@@ -144,6 +146,7 @@ class Server:
             self._journal_failed,
             self.engine.serve,
         )
+        self._moving = Moving(self.engine.state, self._loop, self._run_cron_now, persistence.rewriting.plan)
         if self.measures is not None:
             persistence.barrier.held_us = self.measures.barrier.observe
         try:
@@ -228,6 +231,9 @@ class Server:
         if self._reading_thread is not None:
             self._reading_thread.close()
             self._reading_thread = None
+        if self._moving is not None:
+            self._moving.close()
+            self._moving = None
         if self.persistence is not None:
             failure = self.persistence.close()
             self.engine.state.replication = Alone(self.engine.state.run_id)
@@ -356,6 +362,8 @@ class Server:
         # No request since then has noted a later one: by this no client seems to be idle for what others' turns took.
         noted_ms = time.monotonic_ms
         try:
+            if self._moving is not None:
+                self._moving.look()
             more = self.engine.cron()
             now_ms = time.monotonic_ms
             if now_ms // 1000 != self._checked_s:

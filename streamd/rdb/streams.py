@@ -17,7 +17,15 @@ from streamd.idmp.settings import (
     MAXSIZE_MIN,
 )
 from streamd.idmp.table import IdmpTable
-from streamd.rdb.bytes import BadData, Reader, write_int64, write_length, write_string
+from streamd.rdb.bytes import (
+    PAYLOAD_BYTES_MAX,
+    BadData,
+    Reader,
+    TooLarge,
+    write_int64,
+    write_length,
+    write_string,
+)
 from streamd.rdb.nodes import NodeEntries, nodes_of, read_node, runs_of
 from streamd.resp.types import Pause
 from streamd.stream.entry_id import ID_MAX, make_id
@@ -192,11 +200,12 @@ def type_of(stream: Stream) -> int:
 
 def stream_pieces(kind: int, stream: Stream) -> Iterator[bytes | Pause]:
     """Yield a stream behind its type's byte, `kind`, and a Pause where entries are not in memory; it must not change
-    meanwhile.
+    meanwhile. Raises: TooLarge.
     """
     out = bytearray()
     # In front of the nodes stands their number, which nothing knows before they are made.
     nodes: list[bytes] = []
+    size = 0
     for run in _runs(stream.log):
         if isinstance(run, Pause):
             yield run
@@ -205,8 +214,11 @@ def stream_pieces(kind: int, stream: Stream) -> Iterator[bytes | Pause]:
             write_string(out, first_id.to_bytes(16, "big"))
             write_string(out, packed)
             nodes.append(bytes(out))
+            size += len(out)
             out.clear()
             yield b""
+        if size > PAYLOAD_BYTES_MAX:
+            raise TooLarge
     write_length(out, len(nodes))
     yield bytes(out)
     out.clear()

@@ -2,8 +2,12 @@
 
     #streamd files COUNT KEYS LAST ORIGIN HASH  so many files follow, of a state with so many keys; LAST is the hash of
                                                 the last frame before it, ORIGIN the ID of its data set
-    #streamd file SIZE HASH                     SIZE bytes follow
+    #streamd segment SIZE HASH                  SIZE bytes follow: a segment file
+    #streamd file SIZE HASH                     SIZE bytes follow: a file of the journal
     #streamd whole DIGEST HASH                  behind the last file; DIGEST is the xxh3-64 of all files
+
+The number of segment files stands behind ORIGIN, unless it is 0; these come first. Only replicas that have said that
+they take them get them.
 
 HASH is the xxh3-64 of what stands before it in the line, in 16 hexadecimal digits. Its seed is made of the replication
 ID and the offset of the state. So a damaged size is noticed at once, and not when bytes do not come.
@@ -13,6 +17,8 @@ from typing import Final
 
 from streamd.replication.frame import FrameError, seeded_hash
 
+# What a replica says in REPLCONF capa if it takes segment files.
+TAKES_SEGMENTS: Final = b"segments"
 _START: Final = b"#streamd"
 _HASH_BYTES: Final = 16
 

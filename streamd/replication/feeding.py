@@ -8,6 +8,8 @@ from xxhash import xxh3_64
 from streamd.base.errors import CommandError
 from streamd.base.limits import OUTPUT_PAUSE_BYTES, OUTPUT_REPLICAS_BYTES_MAX
 from streamd.base.log import log
+from streamd.base.version import VERSION
+from streamd.cold.files import ENDING
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
 from streamd.connected.durability_ports import Backups
@@ -15,7 +17,7 @@ from streamd.connected.replication_ports import Greeting
 from streamd.connected.state import State
 from streamd.durability.backups import READ_BYTES_MAX, TooManyBackups
 from streamd.journal.journal import Journal
-from streamd.replication.copy_lines import make_line
+from streamd.replication.copy_lines import TAKES_SEGMENTS, make_line
 from streamd.replication.frame import TAKES_TIME, Frame, make_ask, make_frame, make_time
 from streamd.replication.frame_ring import FrameRing
 from streamd.replication.history import History
@@ -247,9 +249,15 @@ class Feeding:
             self.waiting[client] = None
             return False
         self.waiting.pop(client, None)
+        segments = sum(name.endswith(ENDING) for name, _ in begun)
+        if segments and TAKES_SEGMENTS not in self.greet(client).can:
+            backups.end(client)
+            raise CommandError(
+                f"ERR this state has segment files, which the replica does not know: install streamd {VERSION} there"
+            )
         follower = self._join(client, self._standing.history.offset)
         sizes = [size for _, size in begun]
-        client.begin_pieces(self._pieces(follower, self._standing.history, sizes, backups))
+        client.begin_pieces(self._pieces(follower, self._standing.history, sizes, segments, backups))
         log.info("replica-copy", "sending %d bytes to the replica at %s", sum(sizes), client.address)
         return True
 
@@ -260,16 +268,20 @@ class Feeding:
         self.followers[client] = follower
         return follower
 
-    def _pieces(self, follower: Follower, history: History, sizes: list[int], backups: Backups) -> Iterator[bytes]:
-        """Yield the files up to their sizes, where the history stood then, and the frames that have come since."""
+    def _pieces(
+        self, follower: Follower, history: History, sizes: list[int], segments: int, backups: Backups
+    ) -> Iterator[bytes]:
+        """Yield the files up to their sizes, the segment files first, where the history stood then, and the frames that
+        have come since.
+        """
         replid, offset = history.replid, history.offset
         yield b"+FULLRESYNC %b %d streamd\r\n" % (replid.encode(), offset)
         keys = sum(len(db.values) for db in self._state.keyspace)
-        words = (len(sizes), keys, b"%016x" % history.last, history.origin.encode())
-        yield make_line(replid, offset, b"files", *words)
+        words = (len(sizes) - segments, keys, b"%016x" % history.last, history.origin.encode())
+        yield make_line(replid, offset, b"files", *words, *((segments,) if segments else ()))
         digest = xxh3_64()
         for number, size in enumerate(sizes):
-            yield make_line(replid, offset, b"file", size)
+            yield make_line(replid, offset, b"segment" if number < segments else b"file", size)
             at = 0
             while at < size:
                 try:

@@ -12,7 +12,7 @@ from streamd.base.log import log
 from streamd.base.version import VERSION, version_number
 from streamd.connected.replication_ports import NO_ID
 from streamd.durability.incoming import Incoming
-from streamd.replication.copy_lines import words_of
+from streamd.replication.copy_lines import TAKES_SEGMENTS, words_of
 from streamd.replication.frame import TAKES_TIME, Ask, ForeignFrame, Frame, FrameError, FrameReader, Time
 from streamd.replication.history import History
 from streamd.replication.link_faults import IS_PRIMARY, LinkFault, advised
@@ -75,8 +75,8 @@ class Host(Protocol):
     def keys(self) -> int:
         """Return how many keys there are here."""
 
-    def receive(self, count: int) -> Incoming:
-        """Prepare to receive so many files. Raises: OSError."""
+    def receive(self, count: int, segments: int) -> Incoming:
+        """Prepare to receive so many files, behind so many segment files. Raises: OSError."""
 
     def load(self, incoming: Incoming, history: History) -> None:
         """Load what was received beside the present state, and put it in its place; `loaded` or `fail` follows.
@@ -275,13 +275,13 @@ class Link:
             self._take_file_line(line)
         elif self._step == "files":
             words = words_of(line, self._replid, self._offset)
-            is_known = words[:1] == [b"files"] and [len(word) for word in words[3:]] == [16, 40]
-            if not is_known or not 1 <= int(words[1]) <= FILES_MAX:
+            is_known = words[:1] == [b"files"] and [len(word) for word in words[3:5]] == [16, 40]
+            if not is_known or not 1 <= int(words[1]) <= FILES_MAX or not 5 <= len(words) <= 6:
                 raise LinkFault("what answers speaks another protocol")
             self._last, self._origin = int(words[3], 16), words[4].decode()
             if self._host.keys():
                 self._look_at_what_is_here(is_empty=not int(words[2]))
-            self._incoming = self._host.receive(int(words[1]))
+            self._incoming = self._host.receive(int(words[1]), int(words[5]) if len(words) > 5 else 0)
             self.state = "sync"
         else:
             self._take_reply(line)
@@ -312,8 +312,8 @@ class Link:
     def _take_file_line(self, line: bytes) -> None:
         incoming, words = self._incoming, words_of(line, self._replid, self._offset)
         assert incoming is not None
-        if words[:1] == [b"file"] and len(words) == 2:
-            incoming.begin_file(int(words[1]))
+        if words[:1] in ([b"file"], [b"segment"]) and len(words) == 2:
+            incoming.begin_file(int(words[1]), is_segment=words[0] == b"segment")
         elif words[:1] == [b"whole"] and len(words) == 2 and incoming.is_whole:
             if words[1] != b"%016x" % incoming.digest():
                 raise LinkFault("the state that was sent does not match its checksum")
@@ -362,7 +362,7 @@ class Link:
         if address:
             said.append((b"ip-address", _bytes(address)))
         said.append((b"streamd-version", VERSION.encode()))
-        said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME)]
+        said += [(b"capa", b"streamd"), (b"capa", TAKES_TIME), (b"capa", TAKES_SEGMENTS)]
         said.append((b"streamd-last", b"%016x" % self._standing.history.last))
         self._step = str(len(said))
         for name, value in said:

@@ -118,6 +118,8 @@ class ReplicaSide:
         self._network.close()
         self.clock_skew.forget()
         self._told_ms = 0
+        if self._taking is not None:
+            self._taking.abandon()
         self._taking = self._incoming = None
         client, self.client = self.client, None
         if client is not None:
@@ -220,9 +222,10 @@ class ReplicaSide:
         """Return how many keys there are here."""
         return sum(len(db.values) for db in self._state.keyspace)
 
-    def receive(self, count: int) -> Incoming:
-        """Prepare to receive the files of a state. Raises: OSError."""
-        self._incoming = Incoming(self._persistence.journal, count)
+    def receive(self, count: int, segments: int) -> Incoming:
+        """Prepare to receive the files of a state, behind segment files. Raises: OSError."""
+        cold = self._state.cold
+        self._incoming = Incoming(self._persistence.journal, count, segments, None if cold is None else cold.files)
         return self._incoming
 
     def load(self, incoming: Incoming, history: History) -> None:
@@ -247,6 +250,7 @@ class ReplicaSide:
                 return False  # the next tick tries again
             remove_old = taking.finish(self._standing.note_at(self._coming))
         except (DamagedError, LoadError, OSError, TornState) as error:
+            taking.abandon()
             self._taking = None
             self.link.fail(LinkFault(f"the state that was sent cannot be taken: {reason_of(error)}"))
             return False

@@ -89,3 +89,7 @@ class TakingOver:
         state.tracking.flushed()
         state.stream_defaults = self._replay.defaults
         return job
+
+    def abandon(self) -> None:
+        """Let go of what was loaded."""
+        self._cold.given_up(self._other)

@@ -1,0 +1,77 @@
+"""The mover of a server, with its thread, as long as the server has a store of cold segments."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from streamd.cold.codec import AS_SEALED, ZSTD
+from streamd.cold.cold_list import ColdList
+from streamd.cold.mover import Mover
+from streamd.cold.store import ColdStore
+from streamd.connected.state import State
+from streamd.data.keyspace import Keyspace
+from streamd.net.threads import JournalThread
+from streamd.stream.stream import Stream
+
+# So many keys are looked at in one step, some ten microseconds.
+_KEYS_AT_ONCE: Final = 200
+
+
+class Moving:
+    """Makes the mover when the server has a store, and ends it with the store."""
+
+    def __init__(
+        self, state: State, loop: asyncio.AbstractEventLoop, run_cron: Callable[[], None], plan: Callable[[], None]
+    ) -> None:
+        """run_cron: has the cron run now. plan: has the journal rewritten soon."""
+        self._state = state
+        self._loop = loop
+        self._run_cron = run_cron
+        self._plan = plan
+        self._store: ColdStore | None = None
+        self._mover: Mover | None = None
+        self._thread: JournalThread | None = None
+        state.config.on_change("stream-segment-compression", self._set_codec)
+
+    def look(self) -> None:
+        """Begin or end, if the server has another store than before, or none."""
+        store = self._state.cold
+        if store is self._store:
+            return
+        self.close()
+        self._store = store
+        if store is not None:
+            thread = self._thread = JournalThread(self._loop, self._run_cron, "streamd-moving")
+            state = self._state
+            self._mover = state.mover = Mover(
+                store,
+                state.clock,
+                thread.submit,
+                lambda: lists_of(state.keyspace),
+                self._plan,
+                lambda error: state.note_bug("the mover", may_have_changed=False, error=error),
+            )
+            self._set_codec()
+
+    def _set_codec(self) -> None:
+        if self._mover is not None:
+            self._mover.codec = ZSTD if self._state.config["stream-segment-compression"] == "zstd" else AS_SEALED
+
+    def close(self) -> None:
+        """Wait for the jobs that are under way, and end the thread."""
+        if self._mover is not None and self._thread is not None:
+            self._mover.close()
+            self._thread.close()
+        self._state.mover = self._mover = self._thread = self._store = None
+
+
+def lists_of(keyspace: Keyspace) -> Iterator[ColdList | None]:
+    """Yield the sealed segments of each stream; None now and then between keys, which may come and go meanwhile."""
+    for db in keyspace:
+        keys = [*db.values]
+        for at in range(0, len(keys), _KEYS_AT_ONCE):
+            for key in keys[at : at + _KEYS_AT_ONCE]:
+                value = db.values.get(key)
+                if type(value) is Stream and isinstance(sealed := value.log.sealed, ColdList):
+                    yield sealed
+            yield None
