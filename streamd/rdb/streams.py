@@ -134,8 +134,8 @@ def _read_group(kind: int, reader: Reader, stream: Stream) -> Group:
         raise BadData("a pending entry has no consumer, or is released and has one")
     _deliver(group, deliveries, owners, released)
     for entry_id in deliveries:
-        if entry_id > stream.gaps_to and entry_id not in stream.log:
-            stream.gaps_to = entry_id
+        if entry_id not in stream.log:
+            stream.note_missing(entry_id)
     return group
 
 
