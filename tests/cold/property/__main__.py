@@ -1,6 +1,7 @@
 """Compares a server with hardly any memory for entries with one that has all in memory, over random histories."""
 
 import argparse
+import logging
 import sys
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=200, help="of each history")
     parser.add_argument("--differences", type=int, default=5, help="stop when so many were found")
     options = parser.parse_args()
+    logging.disable()  # starts tell of what kills have left
     began_s = time.monotonic()
     counts: Counter[str] = Counter()
     found, seed = 0, options.seed
@@ -32,7 +34,7 @@ def main() -> int:
             found += 1
             print(f"-- seed {seed}, {len(outcome.history)} steps\n{outcome.difference[-3000:]}", flush=True)
             history = shorten(seed, outcome.history)
-            print(f"{as_text(history)}\n{history!r}\n{replay(seed, history).difference}\n", flush=True)
+            print(f"{as_text(history)}\n{replay(seed, history).difference}\n", flush=True)
         is_over = time.monotonic() - began_s >= options.minutes * 60 or counts["histories"] >= options.histories
         if found >= options.differences or is_over:
             break

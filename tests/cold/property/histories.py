@@ -1,5 +1,6 @@
 """Random histories of both servers, and the shortest one that still shows a difference."""
 
+import re
 import traceback
 from random import Random
 
@@ -11,6 +12,10 @@ from tests.differential.histories import as_text as text_of
 
 KIB = 1024
 LIMITS = [16 * KIB, 64 * KIB, 200 * KIB]
+
+
+# The values of entries are long.
+_LONG = re.compile("[0-9a-f]{12,}")
 
 
 class Outcome:
@@ -150,4 +155,4 @@ def as_text(history: list[Step]) -> str:
             lines += ["  " + text_of([one]) for one in step.what if one[1]]
         else:
             lines.append(f"({step.kind}{'' if step.what is None else f' {step.what}'})")
-    return "\n".join(lines)
+    return _LONG.sub(lambda found: found[0][:8] + "...", "\n".join(lines))

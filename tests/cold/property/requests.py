@@ -60,6 +60,8 @@ class ColdAuthor(Author):
             words = words[:at] + words[at + 2 :]
         if words[0].upper() == b"DUMP":
             return [b"XLEN", *words[1:]]
+        if words[0].upper() in (b"SCAN", b"KEYS"):
+            return [b"DBSIZE"]  # (A start has keys in the order of its journal, and rewrites come at other times.)
         return [b"=" if word == b"~" else word for word in words]
 
     def some_id(self, key: bytes, group: bytes | None = None) -> bytes:
