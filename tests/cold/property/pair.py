@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from streamd.base.clock import ManualClock
 from streamd.stream.log.absent import Absent
-from tests.cold.property.sides import LISTENER, PROTOCOLS, ColdSide, Side, Words
+from tests.cold.property.sides import PROTOCOLS, ColdSide, Side, Words
 from tests.crash import restartable
 from tests.differential.allowances import UNFIT
 from tests.differential.replies import Reply, parse_all
@@ -57,11 +57,18 @@ class Step:
 
 @contextmanager
 def small() -> Iterator[None]:
-    """Have small blocks, and short waits of the mover."""
+    """Have small blocks and short waits of the mover, and all handlers watched that the servers of tests share."""
+    handlers = [(command, command.handler) for command in restartable._COMMANDS.leaves()]
     with ExitStack() as stack:
         for name, number in SMALL.items():
             stack.enter_context(patch(name, number))
-        yield
+        for command, handler in handlers:
+            command.handler = partial(Order.noted, handler)
+        try:
+            yield
+        finally:
+            for command, handler in handlers:
+                command.handler = handler
 
 
 class Order:
@@ -69,15 +76,6 @@ class Order:
 
     state: Any = None
     log: list[tuple[int, Words]] = []
-
-    @classmethod
-    def watch(cls) -> None:
-        """Have all handlers of the table that the servers of tests share noted."""
-        if getattr(restartable, "is_watched", False):
-            return
-        restartable.is_watched = True  # type: ignore[attr-defined]
-        for command in restartable._COMMANDS.leaves():
-            command.handler = partial(cls.noted, command.handler)
 
     @classmethod
     def noted(cls, handler: Any, context: Any, request: Words) -> Any:
@@ -101,7 +99,6 @@ class Pair:
     """Both servers, empty, with the same clients."""
 
     def __init__(self, limit_bytes: int) -> None:
-        Order.watch()
         self.counts: Counter[str] = Counter()
         self.clock = ManualClock(1_700_000_000_000)
         self.plain = Side(self.clock)
@@ -118,7 +115,6 @@ class Pair:
         at, requests = what
         requests = [self._with_ids(one) for one in requests if _is_fit(one)]
         waiting = self._waiters()
-        several = len(requests) > 1 or any(one[0].upper() in (b"EXEC", b"EVAL", b"FCALL") for one in requests)
         if waiting and len(requests) > 1 and at not in waiting:
             requests = requests[:1]
         if not requests:
@@ -154,10 +150,12 @@ class Pair:
         numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
         for client_id, request in Order.log:
             requests = left.get(numbers.get(client_id, -1), [])
+            # (A request that was refused before has no handler: it goes before the next one of its client.)
             while request in requests:
-                self.plain.send(numbers[client_id], [requests.pop(0)])
+                first = requests.pop(0)
+                self.plain.send(numbers[client_id], [first])
                 self.plain.settle(chance)
-                if not requests or True:
+                if first == request:
                     break
         for at, requests in left.items():
             for request in requests:
@@ -209,9 +207,7 @@ class Pair:
     def _waiters(self) -> dict[int, bool]:
         """Return which clients are blocked, and whether they have sent more."""
         return {
-            at: bool(one.client.backlog)
-            for at, one in enumerate(self.plain.clients)
-            if one.client.waiter is not None
+            at: bool(one.client.backlog) for at, one in enumerate(self.plain.clients) if one.client.waiter is not None
         }
 
     def _with_ids(self, request: Words) -> Words:

@@ -12,7 +12,8 @@ from tests.differential.words import GROUPS, STREAMS
 LENGTH_MAX = 600
 _LIBRARY = b"""#!lua name=cold
 redis.register_function{function_name='ranges', callback=function(keys, args)
-  return {redis.call('XRANGE', keys[1], '-', '+', 'COUNT', args[1]), redis.call('XREVRANGE', keys[1], '+', '-', 'COUNT', 3)}
+  local some = redis.call('XRANGE', keys[1], '-', '+', 'COUNT', args[1])
+  return {some, redis.call('XREVRANGE', keys[1], '+', '-', 'COUNT', 3)}
 end, flags={'no-writes'}}
 redis.register_function('moves', function(keys, args)
   local some = redis.call('XRANGE', keys[1], args[1], '+', 'COUNT', 3)
@@ -21,7 +22,8 @@ redis.register_function('moves', function(keys, args)
 end)"""
 _SCRIPTS = [
     b"return redis.pcall('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', 5)",
-    b"local n = redis.pcall('XDEL', KEYS[1], ARGV[1]) return {n, redis.pcall('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 4)}",
+    b"local n = redis.pcall('XDEL', KEYS[1], ARGV[1]) "
+    b"return {n, redis.pcall('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 4)}",
     b"redis.pcall('XTRIM', KEYS[1], 'MINID', ARGV[1]) return redis.pcall('XINFO', 'STREAM', KEYS[1])",
     b"return redis.pcall('XREAD', 'COUNT', 4, 'STREAMS', KEYS[1], ARGV[1])",
 ]
@@ -117,7 +119,11 @@ class ColdAuthor(Author):
         kind = self.choose.randrange(19)
         if group not in self.groups_of(key) and self.often(0.4):
             return [b"XGROUP", b"CREATE", key, group, self.pick([b"0", b"0", b"$", any_id])]
-        condition = [b"FIELD", b"f", *self.choose.choice([[b"GLOB", b"a*"], [b"GLOB", b"*1*"], [b"EQ", b"v"], [b"MQTT", b"#"]])]
+        condition = [
+            b"FIELD",
+            b"f",
+            *self.choose.choice([[b"GLOB", b"a*"], [b"GLOB", b"*1*"], [b"EQ", b"v"], [b"MQTT", b"#"]]),
+        ]
         if kind == 0:
             also = [b"BLOCK", b"0", b"ALSO", self.pick(STREAMS), any_id] if self.often(0.2) and self.may_block else []
             if also and (also[3] == key or self.in_transaction):
@@ -159,7 +165,19 @@ class ColdAuthor(Author):
         if kind == 17:
             ids = [self.some_id(key) for _ in range(self.choose.choice([5, 20]))]
             return [b"XDEL", key, *ids]
-        return [b"XREADGROUP", b"GROUP", group, self.consumer(), b"CLAIM", b"0", b"COUNT", number, b"STREAMS", key, b">"]
+        return [
+            b"XREADGROUP",
+            b"GROUP",
+            group,
+            self.consumer(),
+            b"CLAIM",
+            b"0",
+            b"COUNT",
+            number,
+            b"STREAMS",
+            key,
+            b">",
+        ]
 
 
 _RUINOUS = {b"DEL", b"UNLINK", b"RENAME", b"FLUSHDB", b"SWAPDB", b"MOVE", b"SET", b"EXPIRE", b"PEXPIRE", b"EXPIREAT"}

@@ -173,8 +173,7 @@ class ColdSide(Side):
         store.cache._evict = counted("evictions", evicted)  # type: ignore[method-assign]
 
         def merged(output: Any) -> Iterator[bool]:
-            for one in merge(output):
-                yield one
+            yield from merge(output)
             if output.rows:
                 counts["merges"] += 1
 
@@ -203,11 +202,19 @@ class ColdSide(Side):
             self.thread.run_one()
         elif kind < 0.7:
             self.restartable.beside.run_one()
-            self.engine.cron()
+            self.keep_journal()
         elif kind < 0.9:
             self.evict(chance)
         else:
-            self.engine.cron()
+            self.keep_journal()
+
+    def keep_journal(self) -> bool:
+        """Have the journal do what is due; other chores of the cron are seen by clients, and both servers have them at
+        the same time.
+        """
+        more = self.restartable.persistence.tick()
+        self.engine.end_turn()
+        return more
 
     def evict(self, chance: random.Random) -> None:
         """Forget blocks that nothing holds, each with some probability."""
@@ -248,7 +255,7 @@ class ColdSide(Side):
             more = self.mover.tick(lambda: False)
             more = self.thread.run_one() or more
             more = self.restartable.beside.run_one() or more
-            more = self.engine.cron() or more
+            more = self.keep_journal() or more
             if not more:
                 break
 
