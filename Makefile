@@ -10,7 +10,7 @@ MINUTES ?= 1
 SEEDS ?= 1000
 RUN := .venv/bin/python
 
-.PHONY: help chaos-commands cold-property demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
+.PHONY: help chaos-commands cold-property demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover demo-large failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -18,6 +18,8 @@ help:
 	@echo "make demo-mqtt   readings from devices, and a command from Spark to each; two gateways, server and backend killed"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make demo-failover   three servers and three Sentinels: the primary is destroyed under a producer and a Spark job"
+	@echo "make demo-large   20 million entries with 200 MB of memory, killed in between, replayed by filter and by Spark;"
+	@echo "             ARGS=\"--entries 1000000\" makes it short"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
 	@echo "make serve   a server for redis-cli and redis-py, without Spark; ARGS=\"--port 7000\" hands on options"
@@ -80,6 +82,9 @@ demo-sessions: set-up
 
 demo-failover: set-up
 	@$(RUN) -m demo.failover $(ARGS)
+
+demo-large: set-up
+	@$(RUN) scripts/run.py demo.large $(ARGS)
 
 # All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: how-long lint
