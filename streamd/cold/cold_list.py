@@ -29,10 +29,10 @@ class ColdList(SegmentList):
 
     rows: the part in files. is_queued, is_small: whether it is in `unwritten`, or `small`, of the store. _gaps: the
     first IDs of segments in memory in front of which, or in which, there may have been entries that were deleted and
-    that nothing tells any more; _gap_follows: so it is with the next one.
+    that nothing tells any more; _gap_follows: so it is with the next one; _gap_until: with those up to this ID.
     """
 
-    __slots__ = ("_account", "_gap_follows", "_gaps", "blocks", "is_queued", "is_small", "rows")
+    __slots__ = ("_account", "_gap_follows", "_gap_until", "_gaps", "blocks", "is_queued", "is_small", "rows")
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__()
@@ -41,6 +41,7 @@ class ColdList(SegmentList):
         self.is_queued = self.is_small = False
         self._gaps: set[int] = set()
         self._gap_follows = False
+        self._gap_until = 0
         self._account = blocks.account()
 
     def take(self, other: SegmentList) -> None:
@@ -73,7 +74,7 @@ class ColdList(SegmentList):
     def append(self, segment: Segment) -> None:
         """Add a segment behind all others."""
         super().append(segment)
-        if self._gap_follows:
+        if self._gap_follows or segment.first_id <= self._gap_until:
             self._gaps.add(segment.first_id)
             self._gap_follows = False
         self._settle()
@@ -91,6 +92,14 @@ class ColdList(SegmentList):
     def note_gap(self) -> None:
         """Note that a node behind the last segment was deleted before it was sealed."""
         self._gap_follows = True
+
+    def note_missing(self, entry_id: int) -> None:
+        """Note that an ID that no entry has may be thought to have been one's, and is asked for."""
+        at = self.index(entry_id)
+        if at < self.head or entry_id > self.segments[at].last_id:
+            self._gap_until = max(self._gap_until, entry_id)
+        else:
+            self._gaps.add(self.segments[at].first_id)
 
     @property
     def unwritten_bytes(self) -> int:
@@ -372,6 +381,7 @@ class ColdList(SegmentList):
         other.memory_bytes = self.memory_bytes
         other.rows = self.rows.copy()
         other._gaps, other._gap_follows = set(self._gaps), self._gap_follows
+        other._gap_until = self._gap_until
         return other
 
 

@@ -8,6 +8,8 @@ from typing import Final
 
 from anycrc import Model
 
+from streamd.base.errors import FixedError
+
 # The newest version of the format that is read: Redis 8.10's.
 VERSION_MAX: Final = 15
 
@@ -24,6 +26,8 @@ _COMPRESSED: Final = 0xC3
 _EXPANSION_MAX: Final = 88
 # A longer string is refused before memory is taken for it: Redis's proto-max-bulk-len.
 STRING_BYTES_MAX: Final = 512 * 1024 * 1024
+# As much as RESTORE takes by default, and Redis's clients expect.
+PAYLOAD_BYTES_MAX: Final = 512 * 1024 * 1024
 
 # Of a footer: the version in 2 bytes, the checksum in 8.
 _FOOTER: Final = Struct("<HQ")
@@ -44,6 +48,12 @@ class BadData(Exception):
 
 class BadFooter(Exception):
     """A DUMP payload of a newer version, or with a wrong checksum."""
+
+
+class TooLarge(FixedError):
+    """A value whose payload nobody could restore."""
+
+    line = "ERR the payload of this value would have more than 512 MB, which RESTORE does not take; read it in parts"
 
 
 def checksum(data: bytes, before: int = 0) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 from streamd.rdb.bytes import BadData
 from streamd.rdb.packs import Element, integer_element, listpack, listpack_of, string_element, texts_of
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX
+from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.sealing import JOINED_BYTES_MAX
 from streamd.stream.log.segment import Segment
@@ -111,7 +112,7 @@ class NodeEntries:
     __slots__ = ("is_large", "source", "spans")
 
     def __init__(self, source: Segment | Tail, low: int, high: int) -> None:
-        self.source = source
+        self.source: Segment | Tail = source
         self.spans = [(low, high)]
         if isinstance(source, Segment):
             self.is_large = isinstance(source.texts, tuple)
@@ -119,19 +120,33 @@ class NodeEntries:
             size = sum([len(text) for fields in source.entries(low, high) for text in fields])
             self.is_large = size > JOINED_BYTES_MAX
 
+    @property
+    def last_id(self) -> int:
+        """The ID of the last entry."""
+        high = self.spans[-1][1]
+        return self.source.ids(high - 1, high)[0]
+
 
 def runs_of(log: Log, start: int) -> Iterator[NodeEntries]:
-    """Yield the entries of a log from ID `start` on as runs, without decoding those that are sealed. Raises: Absent."""
+    """Yield the entries of a log from ID `start` on as runs, without decoding those that are sealed. Raises: Absent,
+    behind all that are in memory.
+    """
     run: NodeEntries | None = None
-    for source, low, high in log.runs(start, ID_MAX):
-        if run is not None and run.source is source:
-            run.spans.append((low, high))
-            continue
-        if run is not None:
-            yield run
-        run = NodeEntries(source, low, high)
+    absent: Absent | None = None
+    try:
+        for source, low, high in log.runs(start, ID_MAX):
+            if run is not None and run.source is source:
+                run.spans.append((low, high))
+                continue
+            if run is not None:
+                yield run
+            run = NodeEntries(source, low, high)
+    except Absent as error:
+        absent = error
     if run is not None:
         yield run
+    if absent is not None:
+        raise absent
 
 
 def nodes_of(run: NodeEntries) -> Iterator[tuple[int, bytes]]:

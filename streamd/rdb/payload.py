@@ -1,42 +1,47 @@
 """DUMP payloads: one value, with a version and a checksum behind it."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from contextlib import nullcontext
 
-from streamd.base.errors import FixedError
 from streamd.data.types import KeyValue
-from streamd.rdb.bytes import body_of, checksum, footer, with_footer
+from streamd.rdb.bytes import PAYLOAD_BYTES_MAX, TooLarge, body_of, checksum, footer, with_footer
 from streamd.rdb.values import kind_of, pieces_of, read_value
+from streamd.resp.types import Pause
+from streamd.stream.entry_id import ID_MAX
 from streamd.stream.stream import Stream
 
-# As much as RESTORE takes by default, and Redis's clients expect.
-PAYLOAD_BYTES_MAX: Final = 512 * 1024 * 1024
 
-
-class TooLarge(FixedError):
-    """A value whose payload nobody could restore."""
-
-    line = "ERR the payload of this value would have more than 512 MB, which RESTORE does not take; read it in parts"
+def ask_for(value: KeyValue) -> None:
+    """Return if `payload_of` a value needs no wait for the disk. Raises: Absent."""
+    if isinstance(value, Stream):
+        value.log.require(0, ID_MAX)
 
 
 def payload_of(value: KeyValue) -> bytes:
-    """Return the payload of a value; its version is the earliest that has all of it. Raises: TooLarge."""
+    """Return the payload of a value; its version is the earliest that has all of it. Raises: TooLarge.
+
+    It waits for entries of a stream that are not in memory; see `ask_for`.
+    """
     kind, version = kind_of(value)
-    return with_footer(b"".join([bytes((kind,)), *_bounded(pieces_of(kind, value))]), version)
+    with value.log.at_once() if isinstance(value, Stream) else nullcontext():
+        pieces = [piece for piece in _bounded(pieces_of(kind, value)) if isinstance(piece, bytes)]
+    return with_footer(b"".join([bytes((kind,)), *pieces]), version)
 
 
-def _bounded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _bounded(pieces: Iterator[bytes | Pause]) -> Iterator[bytes | Pause]:
     """Yield pieces until they are too large. Raises: TooLarge."""
     left = PAYLOAD_BYTES_MAX
     for piece in pieces:
-        left -= len(piece)
-        if left < 0:
-            raise TooLarge
+        if isinstance(piece, bytes):
+            left -= len(piece)
+            if left < 0:
+                raise TooLarge
         yield piece
 
 
-def payload_in_steps(value: KeyValue) -> Iterator[bytes | None]:
-    """Yield None, each time after well below a millisecond, and then the payload of a value, which must not change.
+def payload_in_steps(value: KeyValue) -> Iterator[bytes | Pause | None]:
+    """Yield None, each time after well below a millisecond, or a Pause, and then the payload of a value, which must not
+    change.
 
     Raises: TooLarge.
     """
@@ -44,6 +49,9 @@ def payload_in_steps(value: KeyValue) -> Iterator[bytes | None]:
     made = [bytes((kind,))]
     so_far = checksum(made[0])
     for piece in _bounded(pieces_of(kind, value)):
+        if isinstance(piece, Pause):
+            yield piece
+            continue
         made.append(piece)
         so_far = checksum(piece, so_far)
         yield None

@@ -5,6 +5,7 @@ Five types tell more and more: 15 (Redis 5.0), 19 (7.0), 21 (7.2: when consumers
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from streamd.idmp.settings import (
@@ -16,11 +17,23 @@ from streamd.idmp.settings import (
     MAXSIZE_MIN,
 )
 from streamd.idmp.table import IdmpTable
-from streamd.rdb.bytes import BadData, Reader, write_int64, write_length, write_string
-from streamd.rdb.nodes import nodes_of, read_node, runs_of
-from streamd.stream.entry_id import make_id
+from streamd.rdb.bytes import (
+    PAYLOAD_BYTES_MAX,
+    BadData,
+    Reader,
+    TooLarge,
+    write_int64,
+    write_length,
+    write_string,
+)
+from streamd.rdb.nodes import NodeEntries, nodes_of, read_node, runs_of
+from streamd.resp.types import Pause
+from streamd.stream.entry_id import ID_MAX, make_id
+from streamd.stream.entry_replies import entries_ahead, pauses
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import Consumer
+from streamd.stream.log.absent import Absent
+from streamd.stream.log.entry_log import Log
 from streamd.stream.stream import Stream
 
 FIRST: Final = 15
@@ -121,8 +134,8 @@ def _read_group(kind: int, reader: Reader, stream: Stream) -> Group:
         raise BadData("a pending entry has no consumer, or is released and has one")
     _deliver(group, deliveries, owners, released)
     for entry_id in deliveries:
-        if entry_id > stream.gaps_to and entry_id not in stream.log:
-            stream.gaps_to = entry_id
+        if entry_id not in stream.log:
+            stream.note_missing(entry_id)
     return group
 
 
@@ -185,24 +198,35 @@ def type_of(stream: Stream) -> int:
     return COUNTED
 
 
-def stream_pieces(kind: int, stream: Stream) -> Iterator[bytes]:
-    """Yield a stream behind its type's byte, `kind`; it must not change meanwhile."""
+def stream_pieces(kind: int, stream: Stream) -> Iterator[bytes | Pause]:
+    """Yield a stream behind its type's byte, `kind`, and a Pause where entries are not in memory; it must not change
+    meanwhile. Raises: TooLarge.
+    """
     out = bytearray()
     # In front of the nodes stands their number, which nothing knows before they are made.
     nodes: list[bytes] = []
-    for run in runs_of(stream.log, 0):
+    size = 0
+    for run in _runs(stream.log):
+        if isinstance(run, Pause):
+            yield run
+            continue
         for first_id, packed in nodes_of(run):
             write_string(out, first_id.to_bytes(16, "big"))
             write_string(out, packed)
             nodes.append(bytes(out))
+            size += len(out)
             out.clear()
             yield b""
+        if size > PAYLOAD_BYTES_MAX:
+            raise TooLarge
     write_length(out, len(nodes))
     yield bytes(out)
     out.clear()
     yield from nodes
     write_length(out, len(stream.log))
-    for entry_id in (stream.last_id, stream.log.first_id or 0, stream.max_deleted_id):
+    with stream.log.at_once():
+        first = stream.log.first_id or 0
+    for entry_id in (stream.last_id, first, stream.max_deleted_id):
         _write_parts(out, entry_id)
     write_length(out, stream.entries_added)
     groups = stream.groups or {}
@@ -213,6 +237,20 @@ def stream_pieces(kind: int, stream: Stream) -> Iterator[bytes]:
     if kind >= WITH_WINDOW:
         yield from _window_pieces(stream.idmp, out)
     yield bytes(out)
+
+
+def _runs(log: Log) -> Iterator[NodeEntries | Pause]:
+    """Yield the entries of a log as runs, with a Pause in front of those that are not in memory."""
+    start = 0
+    while True:
+        try:
+            for run in runs_of(log, start):
+                yield run
+                start = run.last_id + 1
+            return
+        except Absent:
+            pass
+        yield from pauses(partial(log.require, start, ID_MAX, entries_ahead(log)))
 
 
 def _write_parts(out: bytearray, entry_id: int) -> None:

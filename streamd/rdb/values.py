@@ -12,6 +12,7 @@ from streamd.data.timed_hash import TimedHash
 from streamd.data.types import KeyValue
 from streamd.rdb import collections, streams
 from streamd.rdb.bytes import BadData, Reader, write_string
+from streamd.resp.types import Pause
 from streamd.stream.stream import Stream
 
 _STRING: Final = 0
@@ -62,8 +63,9 @@ def kind_of(value: KeyValue) -> tuple[int, int]:
     return kind, _VERSIONS.get(kind, _VERSION_7_0)
 
 
-def pieces_of(kind: int, value: KeyValue) -> Iterator[bytes]:
-    """Yield a value behind its type's byte, `kind`, in pieces that take well below a millisecond each to make.
+def pieces_of(kind: int, value: KeyValue) -> Iterator[bytes | Pause]:
+    """Yield a value behind its type's byte, `kind`, in pieces that take well below a millisecond each to make, and a
+    Pause where entries of a stream are not in memory.
 
     The value must not change meanwhile; of a stream, a snapshot may be taken for that.
     """

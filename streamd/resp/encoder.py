@@ -254,7 +254,7 @@ def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes | Pause]:
                 yield b"".join([encoders[type(item)](item) for item in part])
     elif kind is Later:
         for step in reply.steps:
-            yield b"" if step is None else encoders[type(step)](step)
+            yield b"" if step is None else step if type(step) is Pause else encoders[type(step)](step)
     elif kind is dict:
         yield b"%%%d\r\n" % len(reply) if protocol > 2 else b"*%d\r\n" % (2 * len(reply))
         for key, value in reply.items():

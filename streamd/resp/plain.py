@@ -27,7 +27,7 @@ def plain(reply: Reply) -> Reply:
                 items += map(plain, part)
         return dict(zip(items[::2], items[1::2], strict=True)) if reply.is_map else items
     if kind is Later:
-        return plain(next(step for step in reply.steps if step is not None))
+        return plain(next(step for step in reply.steps if step is not None and type(step) is not Pause))
     if kind is list or kind is tuple:
         return [plain(item) for item in reply]
     if kind is dict:

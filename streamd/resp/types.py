@@ -138,8 +138,8 @@ class LongArray:
 class Later:
     """A reply that is found while it is encoded, once.
 
-    steps: yields None, each time after well below a millisecond, and then the reply. They are used later, and may
-    read only data that no request changes meanwhile.
+    steps: yields None, each time after well below a millisecond, or a Pause, and then the reply. They are used later,
+    and may read only data that no request changes meanwhile.
     """
 
     __slots__ = ("steps",)

@@ -82,6 +82,11 @@ class Stream:
         self.gaps_to = max(self.gaps_to, entry_id)
         self.max_deleted_id = max(self.max_deleted_id, entry_id)
 
+    def note_missing(self, entry_id: int) -> None:
+        """Note that an entry may be pending that is not there, with no deletion to tell that."""
+        self.gaps_to = max(self.gaps_to, entry_id)
+        self.log.note_missing(entry_id)
+
     def delete_each(self, ids: Sequence[int]) -> list[bool]:
         """Delete entries one after the other; return for each whether it was there."""
         results = self.log.delete_each(ids)

@@ -10,8 +10,8 @@ from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
 from streamd.commands.stream.iid_times import record_window
 from streamd.data.types import KeyValue, type_of
-from streamd.rdb.bytes import BadData, BadFooter
-from streamd.rdb.payload import TooLarge, payload_in_steps, payload_of, value_in
+from streamd.rdb.bytes import BadData, BadFooter, TooLarge
+from streamd.rdb.payload import ask_for, payload_in_steps, payload_of, value_in
 from streamd.resp.types import Later, Reply, Sliced
 from streamd.stream.stream import Stream
 
@@ -33,6 +33,7 @@ def dump(context: Context, args: list[bytes]) -> Reply:
         return None
     kind = type_of(value)
     if kind.elements(value) <= SLICED_ITEMS_MIN:
+        ask_for(value)
         return payload_of(value)
     copied: KeyValue = (kind.snapshot or kind.copy)(value)
     return Sliced(Later(_steps(copied)), kind.memory_bytes(copied, _SAMPLES))

@@ -10,7 +10,7 @@ from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.catalog.counted_keys import KeysBehindWord
 from streamd.catalog.transfer import Target, TargetAway, TargetRefused
 from streamd.data.types import KeyValue
-from streamd.rdb.payload import payload_of
+from streamd.rdb.payload import ask_for, payload_of
 from streamd.resp.types import Reply
 
 # Timeouts of 0 and below stand for this one, as in Redis.
@@ -80,6 +80,8 @@ def migrate(context: Context, args: list[bytes]) -> Reply:
             values.append((key, value))
     if not values:
         return "NOKEY"
+    for _, value in values:
+        ask_for(value)
 
     port = _PORT.match(args[2])
     number = 0 if port is None else int(port[1])

@@ -212,5 +212,5 @@ def apply_pending(applying: Applying, words: list[bytes]) -> None:
     _, key, group_name, name, entry_id, time_ms, count = words
     stream, group = applying.group(key, group_name)
     consumer, _ = group.consumer(name, 0)
-    stream.gaps_to = max(stream.gaps_to, parse_id(entry_id))
+    stream.note_missing(parse_id(entry_id))
     group.pending.set(parse_id(entry_id), consumer, int(time_ms), int(count))

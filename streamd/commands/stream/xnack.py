@@ -113,10 +113,12 @@ def _parse_ids(options: Arguments) -> list[bytes]:
 @applies("XNACK")
 def apply_release(applying: Applying, words: list[bytes]) -> None:
     """Release entries with the delivery count that it says, also such as were deleted."""
-    _, group = applying.group(words[1], words[2])
+    stream, group = applying.group(words[1], words[2])
     mode, ids, count, force = _parse(words)
     for entry_id in ids:
         entry = group.pending.get(entry_id)
+        if entry is None and not stream.log.holds_pending(entry_id):
+            stream.note_missing(entry_id)
         if entry is not None or force:
             counted = mode(0 if entry is None else entry[3]) if count is None else count
             group.pending.set(entry_id, None, 0, counted)

@@ -322,6 +322,11 @@ class Log(Tail):
         found = [] if self._sealed is None else self._sealed.held(ids[:sealed_ids])
         return found + [entry_id for entry_id in ids[sealed_ids:] if entry_id in self]
 
+    def note_missing(self, entry_id: int) -> None:
+        """Note an ID that no entry has, though `holds_pending` may be asked for it: up to it, if it is behind all."""
+        if self._shelf is not None:
+            self._sealed_for_writing().note_missing(entry_id)
+
     # Waiting. What a command needs may not be in memory: each access raises Absent then, and the command is executed
     # again. So a command that changes something asks for all that it needs before.
 

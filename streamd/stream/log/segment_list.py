@@ -84,6 +84,9 @@ class SegmentList:
     def note_gap(self) -> None:
         """Note that a node behind the last segment was deleted before it was sealed."""
 
+    def note_missing(self, entry_id: int) -> None:
+        """Note that an ID that no entry has may be thought to have been one's, and is asked for."""
+
     # Deleting.
 
     def remove(self, index: int) -> None:
