@@ -20,7 +20,7 @@ class Rows:
     stretches: the rows, in order. live: how many entries are there. skipped: how many entries of the first row were
     trimmed, deleted ones not counted: so a trim to a length needs no block. end: what is behind this ID is not here;
     -1 without rows. is_loaded: a journal has told the rows, and the last node takes no more entries. _first_id: the
-    first entry's ID if a block had to tell it, else -1. _front_least: how many entries the first node has if that is known,
+    first entry's ID if a block had to tell it, else -1. _front_least: the entries of the first node if they are known,
     else -1.
     """
 
