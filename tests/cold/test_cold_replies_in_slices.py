@@ -55,6 +55,19 @@ def test_a_reply_waits_for_its_blocks_part_by_part(host):
     nothing_is_left(host)
 
 
+def test_no_slice_is_made_while_its_blocks_are_read(host):
+    reader = host.open()
+    host.receive(reader, [[b"XRANGE", b"s", b"-", b"+"]])
+    host.settle(2)
+    reads, written = host.disk.operations, len(host.written(reader))
+    for _ in range(3):
+        host.engine.make_slices(reader.client)
+        host.turns()
+    assert (host.disk.operations, len(host.written(reader))) == (reads, written)
+    host.settle()
+    assert is_whole(reply_of(host, reader))
+
+
 @pytest.mark.parametrize(
     "meanwhile",
     [
