@@ -62,8 +62,9 @@ class ColdList(SegmentList):
     # The part in memory.
 
     def _settle(self) -> None:
-        """Note what the part in memory takes, and have it written if that is enough."""
+        """Note what the part in memory takes, which blocks make room for, and have it written if that is enough."""
         self._account.settle(self.memory_bytes)
+        self.blocks.fit()
         if self.memory_bytes >= WRITTEN_LATE_BYTES and not self.is_small:
             self.is_small = True
             self.blocks.small.append(self)
