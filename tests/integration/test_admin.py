@@ -17,7 +17,7 @@ from bench.ports import free_port
 from bench.scrape import measure
 from streamd.configuration.server_options import Config
 from streamd.engine.survey import WORK_PER_SLICE
-from streamd.net import server as server_module
+from streamd.net import listeners
 from streamd.net.supervision import notify, take_sockets
 from streamd.testing import EmbeddedServer
 from tests.integration.process import ServerProcess
@@ -138,13 +138,13 @@ def test_the_admin_port_is_off_unless_asked_for_and_on_this_machine_only():
     with EmbeddedServer() as server:
         assert server._server.admin_addresses == []
         assert server._server.measures is None
-    assert [listener.is_admin for listener in server_module.LISTENERS] == [False, False, False, True]
+    assert [listener.is_admin for listener in listeners.LISTENERS] == [False, False, False, True]
     with EmbeddedServer(admin_port=free_port()) as server:
         assert [host for host, _ in server._server.admin_addresses] == ["127.0.0.1"]
 
 
 def test_redis_words_for_all_addresses_are_both_families():
-    places = server_module._bound_places(Config(bind="* -::*", port=7))
+    places = listeners._bound_places(Config(bind="* -::*", port=7))
     assert places == [("0.0.0.0", 7, False), ("::", 7, True)]
 
 

@@ -246,7 +246,7 @@ class Delivery(Share):
             self.reply = budget.take(log, start, ID_MAX, self.ids)[1]
 
     def _search(self, wanted: EntryFilter, budget: ReadBudget) -> list[bytes]:
-        """Return the RESP of the next entries that the group's filter lets through."""
+        """Return the RESP of the next entries that the group's filter lets through, with `claims` each one apart."""
         log = self.stream.log
         index = self.stream.index_of(wanted.field)
         count = budget.entries_left
@@ -257,7 +257,7 @@ class Delivery(Share):
         self.is_unfinished = not found.is_done and not found.ids
         assert found.passed_id is not None
         self.passed_id = found.passed_id
-        if not budget.sizes_count:
+        if not (budget.sizes_count or self.claims):
             budget.spend(len(found.ids))
             self.ids = found.ids
             return found.parts

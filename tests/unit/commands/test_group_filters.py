@@ -98,6 +98,15 @@ def test_a_claiming_reader_gets_what_the_filter_lets_through(group, clock):
     assert group.do("XREADGROUP GROUP g bob CLAIM 10 STREAMS s >") is None
 
 
+@pytest.mark.parametrize("topics", [["a/1"] * 60, ["a/1", "b"] * 30, ["a/1", "a/2", "b"] * 20])
+def test_a_claiming_reader_gets_an_idle_time_with_each_entry_of_whole_nodes(group, topics):
+    group.do("CONFIG SET stream-node-max-entries 20")
+    fill(group, *topics)
+    ((_, rows),) = group.do("XREADGROUP GROUP g bob CLAIM 10 STREAMS s >")
+    assert [row[0] for row in rows] == [b"%d-0" % at for at, topic in enumerate(topics, 1) if topic != "b"]
+    assert all(row[2:] == [0, 0] for row in rows)
+
+
 @pytest.mark.parametrize("block", ["", "BLOCK 0"])
 def test_a_long_search_lets_others_have_their_turn_and_goes_on(block):
     clock = TickingClock()
