@@ -222,7 +222,11 @@ class Pair:
 
     def _reload(self, chance: random.Random, word: bytes) -> None:
         self.is_exact = True
-        self._send(chance, (0, [[b"DEBUG", word]]))
+        for side in (self.plain, self.cold):
+            side.send(0, [[b"DEBUG", word]])
+            side.settle(chance)
+            for at in range(len(PROTOCOLS)):
+                side.received(at)  # (Its events are those of the journal, which is rewritten at other times.)
         self.check_state()
 
     def _restart(self, chance: random.Random, how: str) -> None:
