@@ -209,9 +209,7 @@ class Pair:
     def _waiters(self) -> dict[int, bool]:
         """Return which clients are blocked, and whether they have sent more."""
         return {
-            at: bool(one.client.backlog)
-            for at, one in enumerate(self.plain.clients)
-            if one.client.waiter is not None
+            at: bool(one.client.backlog) for at, one in enumerate(self.plain.clients) if one.client.waiter is not None
         }
 
     def _with_ids(self, request: Words) -> Words:

@@ -117,7 +117,11 @@ class ColdAuthor(Author):
         kind = self.choose.randrange(19)
         if group not in self.groups_of(key) and self.often(0.4):
             return [b"XGROUP", b"CREATE", key, group, self.pick([b"0", b"0", b"$", any_id])]
-        condition = [b"FIELD", b"f", *self.choose.choice([[b"GLOB", b"a*"], [b"GLOB", b"*1*"], [b"EQ", b"v"], [b"MQTT", b"#"]])]
+        condition = [
+            b"FIELD",
+            b"f",
+            *self.choose.choice([[b"GLOB", b"a*"], [b"GLOB", b"*1*"], [b"EQ", b"v"], [b"MQTT", b"#"]]),
+        ]
         if kind == 0:
             also = [b"BLOCK", b"0", b"ALSO", self.pick(STREAMS), any_id] if self.often(0.2) and self.may_block else []
             if also and (also[3] == key or self.in_transaction):
@@ -159,7 +163,19 @@ class ColdAuthor(Author):
         if kind == 17:
             ids = [self.some_id(key) for _ in range(self.choose.choice([5, 20]))]
             return [b"XDEL", key, *ids]
-        return [b"XREADGROUP", b"GROUP", group, self.consumer(), b"CLAIM", b"0", b"COUNT", number, b"STREAMS", key, b">"]
+        return [
+            b"XREADGROUP",
+            b"GROUP",
+            group,
+            self.consumer(),
+            b"CLAIM",
+            b"0",
+            b"COUNT",
+            number,
+            b"STREAMS",
+            key,
+            b">",
+        ]
 
 
 _RUINOUS = {b"DEL", b"UNLINK", b"RENAME", b"FLUSHDB", b"SWAPDB", b"MOVE", b"SET", b"EXPIRE", b"PEXPIRE", b"EXPIREAT"}
