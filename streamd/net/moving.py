@@ -56,6 +56,7 @@ class Moving:
                 self._plan,
                 lambda error: state.note_bug("the mover", may_have_changed=False, error=error),
             )
+            store.notebook.submit = thread.submit
             self._set_codec()
 
     def _set_codec(self) -> None:
@@ -64,7 +65,8 @@ class Moving:
 
     def close(self) -> None:
         """Wait for the jobs that are under way, and end the thread."""
-        if self._mover is not None and self._thread is not None:
+        if self._mover is not None and self._thread is not None and self._store is not None:
+            self._store.notebook.submit = None
             self._mover.close()
             self._thread.close()
         self._state.mover = self._mover = self._thread = self._store = None
