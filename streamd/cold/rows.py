@@ -1,7 +1,7 @@
 """The entries of one log that are in segment files: rows of these, and what the log has deleted of them."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
@@ -306,16 +306,14 @@ class Rows:
     # Waiting.
 
     def require(
-        self, start: int, end: int, count: int, reverse: bool, passes: Callable[[Stretch, int], bool] | None = None
+        self, start: int, end: int, count: int, reverse: bool, among: Iterable[tuple[Stretch, int]] | None = None
     ) -> None:
         """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent.
 
-        passes: returns whether a row is not needed.
+        among: the rows that are needed, if not all of the range are.
         """
         rows: list[tuple[SegmentFile, int]] = []
-        for stretch, row in self.between(start, end, reverse):
-            if passes is not None and passes(stretch, row):
-                continue
+        for stretch, row in self.between(start, end, reverse) if among is None else among:
             rows.append((stretch.file, row))
             index = stretch.file.index
             if start <= index.first_id(row) and index.last_id(row) <= end:

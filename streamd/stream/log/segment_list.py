@@ -6,7 +6,7 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from streamd.stream.log.passed import Passed
+from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
 
 _live_count: Final = attrgetter("live_count")

@@ -145,9 +145,10 @@ class Pair:
         for at, requests in left.items():
             self.counts["requests"] += len(requests)
             self.cold.send(at, requests)
+        numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
+        lost = self._lose_one(chance, [*left])
         self.cold.settle(chance)
         Order.state = None
-        numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
         for client_id, request in Order.log:
             requests = left.get(numbers.get(client_id, -1), [])
             # (A request that was refused before has no handler: it goes before the next one of its client.)
@@ -158,10 +159,26 @@ class Pair:
                 if first == request:
                     break
         for at, requests in left.items():
-            for request in requests:
+            for request in requests if at != lost else ():
                 self.plain.send(at, [request])
                 self.plain.settle(chance)
+        if lost is not None:
+            self.plain.lose(lost)
+            self.cold.received(lost)
         self._compare(what)
+
+    def _lose_one(self, chance: random.Random, clients: list[int]) -> int | None:
+        """Have a client of the cold server go away, seldom: what it has sent and was not executed is dropped."""
+        if not clients or chance.random() > 0.1:
+            return None
+        for _ in range(chance.randrange(3)):
+            if self.cold.reader.waiting:
+                self.cold.reader.waiting[0].wait()
+        lost = chance.choice(clients)
+        if self.cold.clients[lost].client.waiter is not None:
+            self.counts["lost while they waited"] += 1
+        self.cold.lose(lost)
+        return lost
 
     def _time(self, chance: random.Random, milliseconds: int) -> None:
         self.clock.advance(milliseconds)
@@ -193,13 +210,30 @@ class Pair:
 
     def _limit(self, chance: random.Random, what: int) -> None:
         self.cold.limit_bytes = what
-        self.cold.store.set_limit(what)
+        if self.cold.store is not None and self.cold.store.limit_bytes:
+            self.cold.store.set_limit(what)
 
-    def _restart(self, chance: random.Random, is_clean: bool) -> None:
+    def _off(self, chance: random.Random, what: None) -> None:
+        self.counts["turned off"] += 1
+        self.cold.turn_off()
+
+    def _on(self, chance: random.Random, what: None) -> None:
+        self.cold.turn_on()
+
+    def _reload(self, chance: random.Random, word: bytes) -> None:
+        self.is_exact = True
+        for side in (self.plain, self.cold):
+            side.send(0, [[b"DEBUG", word]])
+            side.settle(chance)
+            for at in range(len(PROTOCOLS)):
+                side.received(at)  # (Its events are those of the journal, which is rewritten at other times.)
+        self.check_state()
+
+    def _restart(self, chance: random.Random, how: str) -> None:
         self.counts["restarts"] += 1
         self.is_exact = True
         for side in (self.plain, self.cold):
-            side.restart(is_clean)
+            side.restart(how, chance.getrandbits(32))
         self.check_state()
 
     # -- comparing ------------------------------------------------------------------------------------------------
