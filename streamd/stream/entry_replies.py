@@ -88,7 +88,7 @@ def pauses(ask: Callable[[], object]) -> Iterator[Pause]:
 
 def entries_ahead(log: Log) -> int:
     """Return about how many entries are read at once where a reply goes through a log."""
-    return 1 + READ_AHEAD_BYTES * len(log) // log.content_bytes
+    return 1 + READ_AHEAD_BYTES // log.average_bytes
 
 
 def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:

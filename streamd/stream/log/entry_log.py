@@ -293,6 +293,12 @@ class Log(Tail):
         return self._tail_bytes + (0 if self._sealed is None else self._sealed.content_bytes)
 
     @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes, those included that are not in memory."""
+        average = self._tail_bytes // max(1, len(self._ids))
+        return average if self._sealed is None else max(average, self._sealed.average_bytes)
+
+    @property
     def _tail_bytes(self) -> int:
         size = _EMPTY_BYTES
         texts = self._texts
