@@ -10,6 +10,7 @@ from streamd.cold.block import decode
 from streamd.cold.cache import BlockCache, Cached, Reader, key_of
 from streamd.cold.files import STREAM, SegmentFile, SegmentFiles
 from streamd.cold.format import Damaged, Unreadable
+from streamd.cold.notebook import Notebook
 from streamd.cold.tokens import Account, Hold
 from streamd.stream.log.absent import Absent
 from streamd.stream.log.segment import Segment
@@ -46,12 +47,13 @@ class Blocks(Shelf):
     once, however long the disk takes. unwritten: the lists with enough segments in memory to be written, in the order
     of their coming; small: those with less. damaged: how many reads met a damaged block; last_damage: the last one.
     move_failed: why segments could not be written lately, or "". held: how many holds there are of each kind. changes:
-    goes up when files may have become less alive.
+    goes up when files may have become less alive. notebook: what searches know of blocks without reading them.
     """
 
     def __init__(self, files: SegmentFiles, limit_bytes: int) -> None:
         self.files = files
         self.cache = BlockCache(limit_bytes)
+        self.notebook = Notebook(files.notes, limit_bytes)
         self.limit_bytes = limit_bytes
         self.in_place = 0
         self._at_once = _AtOnce(self)
@@ -85,6 +87,7 @@ class Blocks(Shelf):
     def set_limit(self, limit_bytes: int) -> None:
         """Set how much the entries in memory may take."""
         self.limit_bytes = limit_bytes
+        self.notebook.set_limit(limit_bytes)
         self.fit()
 
     def fit(self) -> bool:
@@ -112,6 +115,8 @@ class Blocks(Shelf):
             file, holder = self._released.popleft()
             self.held[holder] -= 1
             self.files.release(file, holder)
+            if not file.holders.total():
+                self.notebook.forget(file.number)
 
     # Blocks.
 

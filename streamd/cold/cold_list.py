@@ -9,9 +9,12 @@ from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
 from streamd.cold.rows import Rows
 from streamd.cold.seen_nodes import ids_of
+from streamd.cold.sieve import next_rows, runs_for
 from streamd.stream.log.absent import Absent
+from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import FULL, SegmentList, Trimmed
+from streamd.stream.search.patterns import EntryFilter
 
 # A list is written when it has so much in memory beside its last segment; under pressure, with less.
 WRITTEN_EARLY_BYTES: Final = 256 * 1024
@@ -59,8 +62,9 @@ class ColdList(SegmentList):
     # The part in memory.
 
     def _settle(self) -> None:
-        """Note what the part in memory takes, and have it written if that is enough."""
+        """Note what the part in memory takes, which blocks make room for, and have it written if that is enough."""
         self._account.settle(self.memory_bytes)
+        self.blocks.fit()
         if self.memory_bytes >= WRITTEN_LATE_BYTES and not self.is_small:
             self.is_small = True
             self.blocks.small.append(self)
@@ -247,14 +251,15 @@ class ColdList(SegmentList):
 
     # Waiting.
 
-    def require(self, start: int, end: int, count: int | None, reverse: bool) -> None:
-        """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent."""
+    def require(self, start: int, end: int, count: int | None, reverse: bool, wanted: object = None) -> None:
+        """Return if entries can be read without waiting; see SegmentList. Raises: Absent."""
         rows = self.rows
         left = FULL if count is None else count
         if reverse and end > rows.end:
             left -= super().count_range(max(start, rows.end + 1), end)
         if rows.stretches and start <= rows.end and left > 0:
-            rows.require(start, end, left, reverse)
+            among = next_rows(rows, start, end, wanted) if isinstance(wanted, EntryFilter) else None
+            rows.require(start, end, left, reverse, among)
 
     def require_ids(self, ids: Iterable[int]) -> None:
         """Return if these entries can be looked up and read without waiting. Raises: Absent."""
@@ -317,6 +322,15 @@ class ColdList(SegmentList):
                 for low, high in node.runs(node.position(start), node.position(end + 1), reverse):
                     yield node, low, high
         if in_memory and not reverse:
+            yield from SegmentList.runs(self, start, end, False)
+
+    def runs_for(self, start: int, end: int, wanted: object) -> Iterator[tuple[Segment | Passed, int, int]]:
+        """Yield runs of entries, and what is passed over; see SegmentList. Raises: Absent."""
+        assert isinstance(wanted, EntryFilter)
+        rows = self.rows
+        if rows.stretches and start <= rows.end:
+            yield from runs_for(rows, start, end, wanted)
+        if len(self.segments) > self.head and end > rows.end:
             yield from SegmentList.runs(self, start, end, False)
 
     def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:

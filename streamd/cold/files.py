@@ -18,6 +18,7 @@ from streamd.base.filesystem import File, FileSystem, read_exactly, repeat, writ
 from streamd.cold.block import Block, check
 from streamd.cold.format import ALIGNMENT, HEADER_BYTES, Damaged, Header, encode_header
 from streamd.cold.index import Footer, Index, Place, read_index
+from streamd.cold.notes_files import NotesFiles
 
 # So many files are open at once: a quarter of the descriptors that a process commonly has, with room for clients.
 OPEN_FILES_MAX: Final = 512
@@ -142,7 +143,7 @@ class SegmentFiles:
 
     Holders come and go in one thread. All that reads or writes files may run in another.
 
-    sizes: the bytes of each file that is written whole and not dead, by its number.
+    sizes: the bytes of each file that is written whole and not dead, by its number. notes: the files beside them.
     Shape: `_known` has the number of each file that is written or being written here. `_open`: the files with an open
     descriptor, the one that was read longest ago first. `_dead`: the paths that are to be unlinked. `_whole`: the files
     that are written whole, by their numbers. `_copies`: the numbers of the files that other servers have written, by
@@ -161,7 +162,9 @@ class SegmentFiles:
         self._stale: dict[int, SegmentFile] = {}
         self.sizes: dict[int, int] = {}
         self._pattern = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})(?:-([0-9a-f]{{16}}))?{re.escape(ENDING)}")
-        found = self._found()
+        names = self._files.list(self._directory)
+        self.notes = NotesFiles(files, directory, filename, names)
+        found = self._found(names)
         self.number = max([number, *[one for one, _ in found.values()]])
         self._copies: dict[int, list[int]] = {}
         for one, checksum in sorted(found.values()):
@@ -171,11 +174,12 @@ class SegmentFiles:
         self._whole: dict[int, SegmentFile] = {}
         self._open: OrderedDict[int, SegmentFile] = OrderedDict()
         self._dead: list[tuple[int, str]] = []
+        self._is_unlinking = False
         self._lock = threading.Lock()
 
-    def _found(self) -> dict[str, tuple[int, int]]:
-        """Return `(number, checksum in the name, else -1)` of each segment file in the directory, by its name."""
-        matches = [(name, self._pattern.fullmatch(name)) for name in self._files.list(self._directory)]
+    def _found(self, names: list[str]) -> dict[str, tuple[int, int]]:
+        """Return `(number, checksum in the name, else -1)` of each segment file among names of the directory."""
+        matches = [(name, self._pattern.fullmatch(name)) for name in names]
         return {
             name: (int(match[1]), -1 if match[2] is None else int(match[2], 16))
             for name, match in matches
@@ -316,11 +320,13 @@ class SegmentFiles:
         orphans = self.orphans()
         for name in orphans:
             self._files.unlink(f"{self._directory}/{name}")
+        self.notes.unlink_orphans(self._known)
         return orphans
 
     def orphans(self) -> list[str]:
         """Return the names of the segment files that are neither loaded nor written here. Raises: OSError."""
-        return sorted(name for name, (number, _) in self._found().items() if number not in self._known)
+        found = self._found(self._files.list(self._directory))
+        return sorted(name for name, (number, _) in found.items() if number not in self._known)
 
     # Holders.
 
@@ -356,7 +362,7 @@ class SegmentFiles:
     @property
     def has_dead(self) -> bool:
         """Whether there are files that nothing holds."""
-        return bool(self._dead)
+        return bool(self._dead) or self._is_unlinking
 
     def unlink_dead(self) -> int:
         """Unlink the files that nothing holds; return how many. Raises: OSError, after all were tried; the next call
@@ -364,19 +370,26 @@ class SegmentFiles:
 
         Their space may take a while to free, so this is for a thread.
         """
-        done, error = 0, None
-        for one in [*self._dead]:
+        done = 0
+        failed: list[tuple[int, str]] = []
+        error: OSError | None = None
+        self._is_unlinking = True
+        while self._dead:
+            one = self._dead.pop(0)
             number, path = one
             self._close(number)
             try:
+                self.notes.unlink(number)
                 self._files.unlink(path)
             except FileNotFoundError:
                 pass
             except OSError as failure:
                 error = failure
+                failed.append(one)
                 continue
-            self._dead.remove(one)
             done += 1
+        self._dead += failed
+        self._is_unlinking = False
         if error is not None:
             raise error
         return done

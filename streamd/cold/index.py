@@ -147,6 +147,12 @@ class Index:
         before = self.nodes(0, low)
         return self._counts[before : before + self.nodes(low, high)]
 
+    def counts_of(self, row: int, before: int) -> Sequence[int]:
+        """Return the number of entries, deleted or not, of each node of a row; before: how many nodes the rows before
+        it have.
+        """
+        return self._counts[before : before + (self._nodes[row] & _NODES)]
+
     def nodes(self, low: int, high: int) -> int:
         """Return the number of nodes from row `low` to before `high`."""
         return sum(map(_NODES.__and__, self._nodes[low:high]))

@@ -9,10 +9,23 @@ class Stretch:
     """The rows from `low` to before `high` of a segment file, and what one stream has deleted of them.
 
     hold: keeps the file. gone: the tombstones of each row that has some. gone_count: how many there are in all.
+    nodes_before: how many nodes the rows of the file before `low` have.
     entries: the entries of the rows, deleted or not. first_id, last_id: of the rows.
     """
 
-    __slots__ = ("_is_shared", "entries", "file", "first_id", "gone", "gone_count", "high", "hold", "last_id", "low")
+    __slots__ = (
+        "_is_shared",
+        "entries",
+        "file",
+        "first_id",
+        "gone",
+        "gone_count",
+        "high",
+        "hold",
+        "last_id",
+        "low",
+        "nodes_before",
+    )
 
     def __init__(self, file: SegmentFile, hold: Hold, low: int, high: int) -> None:
         self.file = file
@@ -21,6 +34,7 @@ class Stretch:
         self.high = high
         self.gone: dict[int, Tombstones] = {}
         self.gone_count = 0
+        self.nodes_before = file.index.nodes(0, low)
         self.entries = file.index.entries(low, high)
         self.first_id = file.index.first_id(low)
         self.last_id = file.index.last_id(high - 1)
@@ -67,6 +81,7 @@ class Stretch:
     def drop_first(self) -> None:
         """Leave out the first row; it must not be the only one."""
         self._drop(self.low)
+        self.nodes_before += self.file.index.nodes(self.low, self.low + 1)
         self.low += 1
         self.first_id = self.file.index.first_id(self.low)
 
@@ -91,6 +106,7 @@ class Stretch:
         """Return a copy for another stream, which shares the tombstones until one of them has more."""
         other = Stretch.__new__(Stretch)
         other.file, other.hold, other.low, other.high = self.file, self.hold, self.low, self.high
+        other.nodes_before = self.nodes_before
         other.entries, other.first_id, other.last_id = self.entries, self.first_id, self.last_id
         other.gone, other.gone_count = self.gone, self.gone_count
         self._is_shared = other._is_shared = True

@@ -89,7 +89,7 @@ class ColdSegments:
         self._journal.holds = loading.holds
         if not loading.is_begun:
             return
-        loading.check()
+        loading.check(self._state.keyspace)
         if self._follow(loading):
             return
         self.check_memory(self._state.keyspace)

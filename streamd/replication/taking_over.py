@@ -63,7 +63,7 @@ class TakingOver:
         """Return if the segment files have all that they should, and there is room for that. Raises: DamagedError,
         TornState.
         """
-        self._segments.check()
+        self._segments.check(self._other.keyspace)
         if self._cold.is_off:
             try:
                 self._cold.check_memory(self._other.keyspace)

@@ -246,7 +246,7 @@ class Delivery(Share):
             self.reply = budget.take(log, start, ID_MAX, self.ids)[1]
 
     def _search(self, wanted: EntryFilter, budget: ReadBudget) -> list[bytes]:
-        """Return the RESP of the next entries that the group's filter lets through; with `claims` each entry's apart."""
+        """Return the RESP of the next entries that the group's filter lets through, with `claims` each one apart."""
         log = self.stream.log
         index = self.stream.index_of(wanted.field)
         count = budget.entries_left

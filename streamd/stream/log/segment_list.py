@@ -6,6 +6,7 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
 
 _live_count: Final = attrgetter("live_count")
@@ -240,8 +241,11 @@ class SegmentList:
 
     # Reading.
 
-    def require(self, start: int, end: int, count: int | None, reverse: bool) -> None:
-        """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent."""
+    def require(self, start: int, end: int, count: int | None, reverse: bool, wanted: object = None) -> None:
+        """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent.
+
+        wanted: what `runs_for` is told; only entries that it does not pass over are needed.
+        """
 
     def require_ids(self, ids: Iterable[int]) -> None:
         """Return if these entries can be looked up and read without waiting. Raises: Absent."""
@@ -307,6 +311,13 @@ class SegmentList:
                     yield segment, low, high
             elif lowest < highest:
                 yield segment, lowest, highest
+
+    def runs_for(self, start: int, end: int, wanted: object) -> Iterator[tuple[Segment | Passed, int, int]]:
+        """Yield the runs in which a search may find something, and, in order, what it need not look at.
+
+        wanted: a filter (EntryFilter), which only a list that is not all in memory looks at.
+        """
+        return self.runs(start, end, False)
 
     def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:
         """Append the RESP of the first `count` entries from ID `start` to `end` to `parts`, and their IDs to `ids`;

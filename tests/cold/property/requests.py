@@ -12,7 +12,8 @@ from tests.differential.words import GROUPS, STREAMS
 LENGTH_MAX = 600
 _LIBRARY = b"""#!lua name=cold
 redis.register_function{function_name='ranges', callback=function(keys, args)
-  return {redis.call('XRANGE', keys[1], '-', '+', 'COUNT', args[1]), redis.call('XREVRANGE', keys[1], '+', '-', 'COUNT', 3)}
+  local some = redis.call('XRANGE', keys[1], '-', '+', 'COUNT', args[1])
+  return {some, redis.call('XREVRANGE', keys[1], '+', '-', 'COUNT', 3)}
 end, flags={'no-writes'}}
 redis.register_function('moves', function(keys, args)
   local some = redis.call('XRANGE', keys[1], args[1], '+', 'COUNT', 3)
@@ -21,7 +22,8 @@ redis.register_function('moves', function(keys, args)
 end)"""
 _SCRIPTS = [
     b"return redis.pcall('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', 5)",
-    b"local n = redis.pcall('XDEL', KEYS[1], ARGV[1]) return {n, redis.pcall('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 4)}",
+    b"local n = redis.pcall('XDEL', KEYS[1], ARGV[1]) "
+    b"return {n, redis.pcall('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 4)}",
     b"redis.pcall('XTRIM', KEYS[1], 'MINID', ARGV[1]) return redis.pcall('XINFO', 'STREAM', KEYS[1])",
     b"return redis.pcall('XREAD', 'COUNT', 4, 'STREAMS', KEYS[1], ARGV[1])",
 ]
