@@ -9,9 +9,9 @@ from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
 from streamd.cold.rows import Rows
 from streamd.cold.seen_nodes import ids_of
-from streamd.cold.sieve import Sieve, runs_for
+from streamd.cold.sieve import next_rows, runs_for
 from streamd.stream.log.absent import Absent
-from streamd.stream.log.passed import Passed
+from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import FULL, SegmentList, Trimmed
 from streamd.stream.search.patterns import EntryFilter
@@ -62,8 +62,9 @@ class ColdList(SegmentList):
     # The part in memory.
 
     def _settle(self) -> None:
-        """Note what the part in memory takes, and have it written if that is enough."""
+        """Note what the part in memory takes, which blocks make room for, and have it written if that is enough."""
         self._account.settle(self.memory_bytes)
+        self.blocks.fit()
         if self.memory_bytes >= WRITTEN_LATE_BYTES and not self.is_small:
             self.is_small = True
             self.blocks.small.append(self)
@@ -257,8 +258,8 @@ class ColdList(SegmentList):
         if reverse and end > rows.end:
             left -= super().count_range(max(start, rows.end + 1), end)
         if rows.stretches and start <= rows.end and left > 0:
-            passes = Sieve(rows, wanted, end).passes if isinstance(wanted, EntryFilter) else None
-            rows.require(start, end, left, reverse, passes)
+            among = next_rows(rows, start, end, wanted) if isinstance(wanted, EntryFilter) else None
+            rows.require(start, end, left, reverse, among)
 
     def require_ids(self, ids: Iterable[int]) -> None:
         """Return if these entries can be looked up and read without waiting. Raises: Absent."""
@@ -276,6 +277,15 @@ class ColdList(SegmentList):
     def content_bytes(self) -> int:
         """About the memory that all entries would take."""
         return self.memory_bytes + self.rows.stored_bytes
+
+    @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes; of the last rows alone, as there may be many."""
+        in_memory = self.memory_bytes // max(1, self._in_memory())
+        if not self.rows.stretches:
+            return in_memory
+        last = self.rows.stretches[-1]
+        return max(in_memory, last.stored_bytes // last.entries)
 
     def first_id(self) -> int | None:
         """Return the ID of the first entry, or None. Raises: Absent."""

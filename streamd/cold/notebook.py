@@ -161,4 +161,3 @@ class Notebook:
         """Forget the notes of a file that nothing holds any more."""
         for key in [key for key in self._notes if key[0] == number]:
             self.bytes -= self._notes.pop(key).memory_bytes
-

@@ -15,7 +15,7 @@ import struct
 import sys
 from array import array
 from collections import OrderedDict
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
@@ -45,7 +45,7 @@ _VALUE_BYTES: Final = 33 + 8 + 70 + 28
 _SET_BYTES: Final = 33 + 100
 # Notes may take this part of their file's size, but at least so much.
 _FILE_PART: Final = 16
-_BYTES_MIN: Final = 16 * 1024
+_BYTES_MIN: Final = 64 * 1024
 # So many filters are remembered, with a byte for each row and each value.
 _JUDGED_MAX: Final = 4
 
@@ -101,7 +101,7 @@ class FileNotes:
     # Noting.
 
     def note(self, row: int, values: set[bytes | None], last_id: int) -> None:
-        """Note the values of a row, None for entries without the field, and the ID of its last entry, deleted or not."""
+        """Note the values of a row, None for entries without the field, and the ID of its last entry."""
         self.fresh += 1
         self.sets[row] = self._set_of([value for value in values if value is not None])
         if last_id != self.file.index.last_id(row):
@@ -248,13 +248,13 @@ def _fill(notes: FileNotes, body: bytes, values: int, sets: int, exceptions: int
     lengths = _column(view, 0, values, "H")
     at = 2 * values
     ends = [*accumulate(lengths, initial=at)]
-    notes.values = [body[low:high] for low, high in zip(ends, ends[1:], strict=False)]
+    notes.values = [body[low:high] for low, high in pairwise(ends)]
     notes._numbers = {value: number for number, value in enumerate(notes.values)}
     at = ends[-1]
     counts = _column(view, at, sets, "H")
     at += 2 * sets
     ends = [*accumulate([2 * count for count in counts], initial=at)]
-    known = [body[low:high] for low, high in zip(ends, ends[1:], strict=False)]
+    known = [body[low:high] for low, high in pairwise(ends)]
     notes._known = {one: one for one in known}
     at = ends[-1]
     rows = len(notes.sets)

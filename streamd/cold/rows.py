@@ -1,7 +1,7 @@
 """The entries of one log that are in segment files: rows of these, and what the log has deleted of them."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
@@ -59,7 +59,7 @@ class Rows:
     @property
     def stored_bytes(self) -> int:
         """The bytes that the rows take in their files."""
-        return sum([one.file.index.stored_bytes(one.low, one.high) for one in self.stretches])
+        return sum([one.stored_bytes for one in self.stretches])
 
     # Nodes.
 
@@ -85,7 +85,7 @@ class Rows:
         nodes = 0
         unknown: list[tuple[Stretch, int]] = []
         for stretch in self.stretches:
-            nodes += stretch.file.index.nodes(stretch.low, stretch.high)
+            nodes += stretch.nodes
             for row, gone in stretch.gone.items():
                 if self._is_cut(stretch, row):
                     continue
@@ -306,16 +306,14 @@ class Rows:
     # Waiting.
 
     def require(
-        self, start: int, end: int, count: int, reverse: bool, passes: Callable[[Stretch, int], bool] | None = None
+        self, start: int, end: int, count: int, reverse: bool, among: Iterable[tuple[Stretch, int]] | None = None
     ) -> None:
         """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent.
 
-        passes: returns whether a row is not needed.
+        among: the rows that are needed, if not all of the range are.
         """
         rows: list[tuple[SegmentFile, int]] = []
-        for stretch, row in self.between(start, end, reverse):
-            if passes is not None and passes(stretch, row):
-                continue
+        for stretch, row in self.between(start, end, reverse) if among is None else among:
             rows.append((stretch.file, row))
             index = stretch.file.index
             if start <= index.first_id(row) and index.last_id(row) <= end:
@@ -467,13 +465,16 @@ class Rows:
         before = at = 0
         for stretch in self.stretches:
             live = stretch.entries - stretch.gone_count - (self.skipped if stretch is self.stretches[0] else 0)
-            row, row_before = stretch.low, before
-            while at < len(ranks) and ranks[at] < before + live:
-                while ranks[at] >= row_before + self._live_in(stretch, row):
-                    row_before += self._live_in(stretch, row)
-                    row += 1
-                places.append((stretch, row, ranks[at] - row_before))
-                at += 1
+            if at < len(ranks) and ranks[at] < before + live:
+                # In the first row the ranks count from the first entry that was not trimmed.
+                skipped = stretch.entries - stretch.gone_count - live
+                lives = stretch.lives_before()
+                while at < len(ranks) and ranks[at] < before + live:
+                    rank = ranks[at] - before + skipped
+                    number = bisect_right(lives, rank) - 1
+                    rank -= lives[number] if number else skipped
+                    places.append((stretch, stretch.low + number, rank))
+                    at += 1
             before += live
         self.blocks.require([(stretch.file, row) for stretch, row, _ in places])
         found: list[int] = []

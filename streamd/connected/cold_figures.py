@@ -16,6 +16,8 @@ def cold_figures(state: State) -> dict[str, int | str]:
         "cold_block_misses": cache.misses,
         "cold_cache_bytes": cache.bytes,
         "cold_unwritten_bytes": store.hot_bytes,
+        "cold_notes_bytes": store.notebook.bytes,
+        "cold_rows_passed": store.notebook.rows_passed,
         "cold_damaged_blocks": store.damaged,
         "cold_waiting_clients": state.blocked.reading,
         "cold_move_failed": " ".join(store.move_failed.split()),

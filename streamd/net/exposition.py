@@ -159,6 +159,8 @@ _OF_COLD: Final = {
     "cold_block_misses": ("cold_block_misses_total", "counter", "Blocks of segment files that were not in memory."),
     "cold_cache_bytes": ("cold_cache_bytes", "gauge", "Bytes of the blocks in memory."),
     "cold_unwritten_bytes": ("cold_unwritten_bytes", "gauge", "Bytes of sealed segments that are in no file yet."),
+    "cold_notes_bytes": ("cold_notes_bytes", "gauge", "Bytes of the notes in memory: which values blocks have."),
+    "cold_rows_passed": ("cold_rows_passed_total", "counter", "Blocks that searches did not read, thanks to notes."),
     "cold_damaged_blocks": ("cold_damaged_blocks_total", "counter", "Reads of blocks that failed."),
     "cold_waiting_clients": ("cold_waiting_clients", "gauge", "Clients that wait for blocks."),
 }

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from streamd.base.clock import Clock
+from streamd.net.moving import Moving
 from streamd.testing import EmbeddedServer
 from tests.cold.cold_restartable import MIB, ColdRestartable
 from tests.cold.cold_server import list_of
-from tests.crash.restartable import Restartable
 
 LIMIT = 32 * 1024
 
@@ -19,6 +19,7 @@ class MovingRestartable(ColdRestartable):
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
+        self.moving = Moving(self.engine.state, lambda: self, self.persistence.rewriting.plan)
         if self.store is not None:
             self.store.set_limit(LIMIT)
 
@@ -28,8 +29,17 @@ class MovingRestartable(ColdRestartable):
             self.run([b"XADD", key, b"%d-1" % number, b"f", chance.randbytes(100)])
         self.end_turn()
 
+    def close(self):
+        """End what stands for the mover's thread."""
+
     def cron(self):
-        Restartable.cron(self)
+        while self.cron_once() or (self.at_once and self.jobs):
+            while self.at_once and self.jobs:
+                self.jobs[0].wait()
+
+    def cron_once(self):
+        self.moving.look()
+        return self.engine.cron()
 
     def settle(self):
         for _ in range(10):
@@ -152,11 +162,11 @@ def test_a_key_changes_while_it_is_moved(change, jobs):
     server.fill()
     server.at_once = False
     server.clock.advance(1_000)
-    server.engine.cron()
+    server.cron_once()
     for _ in range(jobs):
         if server.jobs:
             server.jobs[0].wait()
-            server.engine.cron()
+            server.cron_once()
     server.send(*requests[change])
     server.at_once = True
     server.end_turn()
@@ -219,8 +229,9 @@ def test_the_end_of_the_journal_ends_the_mover():
     server.fill()
     server.at_once = False
     server.clock.advance(1_000)
-    server.engine.cron()
+    server.cron_once()
     assert server.jobs
+    server.moving.close()
     server.persistence.close()
     assert server.jobs == []
     assert server.engine.state.mover is None

@@ -8,6 +8,7 @@ from typing import Final
 
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.stream.entry_id import ID_MAX
+from streamd.stream.log.runs import Passed, first_runs
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.shelf import Shelf
@@ -292,6 +293,12 @@ class Log(Tail):
         return self._tail_bytes + (0 if self._sealed is None else self._sealed.content_bytes)
 
     @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes, those included that are not in memory."""
+        average = self._tail_bytes // max(1, len(self._ids))
+        return average if self._sealed is None else max(average, self._sealed.average_bytes)
+
+    @property
     def _tail_bytes(self) -> int:
         size = _EMPTY_BYTES
         texts = self._texts
@@ -334,15 +341,17 @@ class Log(Tail):
     # Waiting. What a command needs may not be in memory: each access raises Absent then, and the command is executed
     # again. So a command that changes something asks for all that it needs before.
 
-    def require(self, start: int, end: int, count: int | None = None, reverse: bool = False) -> None:
-        """Return if the first `count` entries from `start` to `end` can be read without waiting. Raises: Absent."""
+    def require(
+        self, start: int, end: int, count: int | None = None, reverse: bool = False, wanted: object = None
+    ) -> None:
+        """Return if the first `count` entries of a range, or of `runs_for`, need no wait. Raises: Absent."""
         sealed, ids = self._sealed, self._ids
         if sealed is None or start > end or (ids and start >= ids[0]):
             return
         if reverse and count is not None and ids:
             count -= max(bisect_right(ids, end) - bisect_left(ids, start), 0)
         if count is None or count > 0:
-            sealed.require(start, end, count, reverse)
+            sealed.require(start, end, count, reverse, wanted)
 
     def require_ids(self, ids: Iterable[int]) -> None:
         """Return if these entries can be looked up and read without waiting. Raises: Absent."""
@@ -426,7 +435,15 @@ class Log(Tail):
     ) -> Iterator[tuple[Segment | Tail, int, int]]:
         """Yield `(node, from, to)` for each run of the first `count` undeleted entries; from, to are positions."""
         every = self._all_runs(start, end, reverse)
-        return every if count is None else _first(every, count, reverse)
+        return every if count is None else first_runs(every, count, reverse)
+
+    def runs_for(self, start: int, end: int, wanted: object) -> Iterator[tuple[Segment | Tail | Passed, int, int]]:
+        """Yield the runs in which a filter may match, and what is passed over; see SegmentList. Raises: Absent."""
+        ids, sealed = self._ids, self._sealed
+        if sealed is not None and sealed.live_count and start <= end and not (ids and start >= ids[0]):
+            yield from sealed.runs_for(start, end, wanted)
+        if ids and end >= ids[0] and start <= ids[-1]:
+            yield from self._tail_run(start, end)
 
     def _all_runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment | Tail, int, int]]:
         if start > end:
@@ -482,16 +499,3 @@ class Log(Tail):
         other._emptied = self._emptied
         other._sealed = None if self._sealed is None else self._sealed.copy()
         return other
-
-
-def _first(
-    runs: Iterator[tuple[Segment | Tail, int, int]], count: int, reverse: bool
-) -> Iterator[tuple[Segment | Tail, int, int]]:
-    """Yield the runs of the first `count` entries."""
-    left = count
-    for source, low, high in runs if left > 0 else ():
-        if high - low >= left:
-            yield (source, high - left, high) if reverse else (source, low, low + left)
-            return
-        yield source, low, high
-        left -= high - low

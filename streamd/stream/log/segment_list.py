@@ -6,7 +6,7 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from streamd.stream.log.passed import Passed
+from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
 
 _live_count: Final = attrgetter("live_count")
@@ -257,6 +257,11 @@ class SegmentList:
     def content_bytes(self) -> int:
         """About the memory that all entries would take, those included that are not in memory."""
         return self.memory_bytes
+
+    @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes, those included that are not in memory."""
+        return self.memory_bytes // max(1, self.live_count)
 
     def first_id(self) -> int | None:
         """Return the ID of the first entry, or None."""

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.picking import ids_at, pick
+from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.tail import Tail
 from streamd.stream.search.field_index import ALL_MATCH, NONE_MATCHES, SOME_MAY_MATCH, FieldIndex
@@ -53,15 +54,15 @@ def search(
     """
     ids: list[int] = []
     parts: list[bytes] = []
-    node: Segment | Tail | None = None  # the one that is looked at: `seen`, or this log's own copy of it
-    seen: Segment | Tail | None = None
+    node: Segment | Tail | Passed | None = None  # the one that is looked at: `seen`, or this log's own copy of it
+    seen: Segment | Tail | Passed | None = None
     left = count
     last_high = passed_over = 0
     verdict = SOME_MAY_MATCH
     matching: list[int] | None = None
     known = None if index is None else index.wanted(wanted.pattern)
     try:
-        for source, low, high in log.runs(start, end):
+        for source, low, high in log.runs_for(start, end, wanted):
             if source is not seen:
                 seen = source
                 passed_over = passed_over + 1 if verdict == NONE_MATCHES else _PASSES_PER_LOOK
@@ -79,10 +80,12 @@ def search(
                     verdict = index.judge(source, known)
                     if verdict == SOME_MAY_MATCH:
                         matching = index.places(source, known)
+                elif type(source) is Passed:
+                    verdict, passed_over = NONE_MATCHES, _PASSES_PER_LOOK
             elif node is not None:
                 source = node
             node, last_high = source, high
-            if verdict == NONE_MATCHES:
+            if verdict == NONE_MATCHES or type(source) is Passed:
                 continue
             if verdict == ALL_MATCH:
                 last_high = min(high, low + left)
@@ -108,7 +111,7 @@ def search(
             start = _id_before(node, last_high) + 1
             if stop():
                 return Found(count - left, ids, parts, start - 1, False)
-        log.require(start, end, _AHEAD)
+        log.require(start, end, _AHEAD, wanted=wanted)
         raise
     return Found(count - left, ids, parts, None if node is None else _id_before(node, last_high), True)
 
@@ -123,5 +126,7 @@ def _within(places: list[int], low: int, high: int) -> list[int]:
     return places[bisect_left(places, low) : bisect_left(places, high)]
 
 
-def _id_before(source: Segment | Tail, position: int) -> int:
+def _id_before(source: Segment | Tail | Passed, position: int) -> int:
+    if type(source) is Passed:
+        return source.last_id
     return source.ids(position - 1, position)[0]

@@ -145,9 +145,10 @@ class Pair:
         for at, requests in left.items():
             self.counts["requests"] += len(requests)
             self.cold.send(at, requests)
+        numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
+        lost = self._lose_one(chance, [*left])
         self.cold.settle(chance)
         Order.state = None
-        numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
         for client_id, request in Order.log:
             requests = left.get(numbers.get(client_id, -1), [])
             # (A request that was refused before has no handler: it goes before the next one of its client.)
@@ -158,10 +159,40 @@ class Pair:
                 if first == request:
                     break
         for at, requests in left.items():
-            for request in requests:
+            for request in requests if at != lost else ():
                 self.plain.send(at, [request])
                 self.plain.settle(chance)
+        if lost is not None:
+            self.plain.lose(lost)
+            self.cold.received(lost)
         self._compare(what)
+
+    def _reads(self, chance: random.Random, what: list[tuple[int, list[Words]]]) -> None:
+        """Let several clients send in one turn what changes nothing, so that its order does not count."""
+        if self._waiters() or any(one.client.transaction is not None for one in self.plain.clients):
+            return
+        if chance.random() < 0.7:
+            self.cold.evict(chance)
+        is_shared = chance.random() < 0.7
+        for side in (self.plain, self.cold):
+            for at, requests in what:
+                if requests:
+                    side.send(at, requests, is_shared)
+            side.settle(chance)
+        self._compare(what)
+
+    def _lose_one(self, chance: random.Random, clients: list[int]) -> int | None:
+        """Have a client of the cold server go away, seldom: what it has sent and was not executed is dropped."""
+        if not clients or chance.random() > 0.1:
+            return None
+        for _ in range(chance.randrange(3)):
+            if self.cold.reader.waiting:
+                self.cold.reader.waiting[0].wait()
+        lost = chance.choice(clients)
+        if self.cold.clients[lost].client.waiter is not None:
+            self.counts["lost while they waited"] += 1
+        self.cold.lose(lost)
+        return lost
 
     def _time(self, chance: random.Random, milliseconds: int) -> None:
         self.clock.advance(milliseconds)
@@ -193,13 +224,30 @@ class Pair:
 
     def _limit(self, chance: random.Random, what: int) -> None:
         self.cold.limit_bytes = what
-        self.cold.store.set_limit(what)
+        if self.cold.store is not None and self.cold.store.limit_bytes:
+            self.cold.store.set_limit(what)
 
-    def _restart(self, chance: random.Random, is_clean: bool) -> None:
+    def _off(self, chance: random.Random, what: None) -> None:
+        self.counts["turned off"] += 1
+        self.cold.turn_off()
+
+    def _on(self, chance: random.Random, what: None) -> None:
+        self.cold.turn_on()
+
+    def _reload(self, chance: random.Random, word: bytes) -> None:
+        self.is_exact = True
+        for side in (self.plain, self.cold):
+            side.send(0, [[b"DEBUG", word]])
+            side.settle(chance)
+            for at in range(len(PROTOCOLS)):
+                side.received(at)  # (Its events are those of the journal, which is rewritten at other times.)
+        self.check_state()
+
+    def _restart(self, chance: random.Random, how: str) -> None:
         self.counts["restarts"] += 1
         self.is_exact = True
         for side in (self.plain, self.cold):
-            side.restart(is_clean)
+            side.restart(how, chance.getrandbits(32))
         self.check_state()
 
     # -- comparing ------------------------------------------------------------------------------------------------
@@ -227,6 +275,13 @@ class Pair:
             if left != right or pushes[0] != pushes[1]:
                 shown = _first_difference([*map(_text, left), pushes[0]], [*map(_text, right), pushes[1]], "replies")
                 raise Difference(f"client {at}, {what!r}\n  {shown}")
+        for at in range(len(PROTOCOLS)):
+            is_closed = [side.transports[side.clients[at]].closed for side in (self.plain, self.cold)]
+            if is_closed[0] != is_closed[1]:
+                raise Difference(f"client {at}, {what!r}\n closed: plain, cold {is_closed}")
+            if is_closed[0]:
+                self.plain.lose(at)
+                self.cold.lose(at)
         self.plain.check()
         self.cold.check()
         if self.cold.bugs:
@@ -245,6 +300,10 @@ class Pair:
     def end(self, chance: random.Random) -> None:
         """Compare all once more; with all cold work done. Raises: Difference."""
         self.check_state()
+        # (keyspace_hits differ: a request that waited looks its keys up again.)
+        errors = [side.engine.state.stats.errors for side in (self.plain, self.cold)]
+        if errors[0] != errors[1]:
+            raise Difference(f"counts of errors: plain, cold {errors}")
         self.cold.end()
         self.cold.work_out()
         self.check_state()
