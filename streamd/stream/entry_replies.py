@@ -92,15 +92,12 @@ def entries_ahead(log: Log) -> int:
 
 
 def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:
-    """Return the RESP of entries, in parts, if they follow each other in the log, as mostly; else None.
-
-    ids: ascending; `Log.require_ids` has asked for them.
-    """
+    """Return the RESP of entries, by ascending IDs; None if others are between them, or some not in memory."""
     found: list[int] = []
     try:
         parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
     except Absent:
-        return None  # others between them are not in memory
+        return None
     return parts if found == ids else None
 
 
