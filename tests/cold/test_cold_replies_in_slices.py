@@ -137,9 +137,9 @@ def test_a_group_gets_all_at_once_and_again(host):
     host.receive(reader, [[b"XGROUP", b"CREATE", b"s", b"g", b"0"]])
     host.turns()
     for word in (b">", b"0"):
-        reader = host.open()
+        reader, jobs = host.open(), host.reader.count
+        evict(host.engine)
         host.receive(reader, [[b"XREADGROUP", b"GROUP", b"g", b"ann", b"STREAMS", b"s", word]])
-        jobs = host.reader.count
         while host.settle(1):
             evict(host.engine)
         assert is_whole(reply_of(host, reader)[0][1])
