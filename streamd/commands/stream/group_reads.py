@@ -329,8 +329,11 @@ class Delivery(Share):
             with self.stream.log.at_once():
                 self.stream.pass_to(group, passed_id)
         elif ids:
-            with self.stream.log.at_once():
+            try:
                 self.stream.advance(group, ids)
+            except Absent:  # what it has done so far is done
+                with self.stream.log.at_once():
+                    self.stream.advance(group, ids)
         else:
             return
         if not ids:
