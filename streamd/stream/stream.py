@@ -208,7 +208,7 @@ class Stream:
             index.rivals += 1
             if index.rivals < _RIVALS_MAX:
                 return None
-        elif index is not None and index.fits(log.memory_bytes, log.first_id or 0):
+        elif index is not None and index.fits(log.memory_bytes, log.begins_behind(index.until_id)):
             index.rivals = 0
             return index
         self.field_index = FieldIndex(field, log.memory_bytes, self.last_id)

@@ -236,7 +236,7 @@ class Delivery(Share):
             self._read_claiming(budget)
             return
         log, start = self.stream.log, self.group.last_id + 1
-        if start > (log.last_id or 0):
+        if start > self.stream.last_id or start > (log.last_id or 0):
             return
         if self.group.wanted is not None:
             parts = self._search(self.group.wanted, budget)
@@ -329,8 +329,11 @@ class Delivery(Share):
             with self.stream.log.at_once():
                 self.stream.pass_to(group, passed_id)
         elif ids:
-            with self.stream.log.at_once():
+            try:
                 self.stream.advance(group, ids)
+            except Absent:  # what it has done so far is done
+                with self.stream.log.at_once():
+                    self.stream.advance(group, ids)
         else:
             return
         if not ids:

@@ -157,8 +157,10 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
     for number, key in enumerate(options.keys):
         after_id = after[number]
         stream = context.read_stream(key)
-        last_id = None if stream is None else stream.log.last_id
-        if stream is None or last_id is None:
+        if stream is None or (after_id is not None and after_id >= stream.last_id):
+            continue
+        last_id = stream.log.last_id
+        if last_id is None:
             continue
         start = last_id if after_id is None else after_id + 1
         if start > last_id:

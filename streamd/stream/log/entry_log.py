@@ -475,8 +475,7 @@ class Log(Tail):
     def split(self, start: int, end: int, count: int) -> list[int]:
         """Return the IDs at which to cut the range from `start` to `end` into parts of `count` entries (1 or more).
 
-        They are the first IDs of the second, third, ... part: the entries number `count`, `2 * count`, ... (the first
-        entry of the range is number 0). For a range of `count` entries or less the list is empty.
+        They are the first IDs of the second, third, ... part; a range of `count` entries or less has none.
         """
         first = self.count_range(0, start - 1)
         ranks = range(first + count, self.count_range(0, end), count)
@@ -496,6 +495,5 @@ class Log(Tail):
         """Return a log with the same entries that can be changed apart from this one."""
         other = Log(self._node_max, self._shelf)
         other._copy_tail(self)
-        other._emptied = self._emptied
-        other._sealed = None if self._sealed is None else self._sealed.copy()
+        other._emptied, other._sealed = self._emptied, None if self._sealed is None else self._sealed.copy()
         return other

@@ -105,11 +105,11 @@ class FieldIndex:
         self._values: list[bytes] = []
         self._wanted: dict[Pattern, Wanted] = {}
 
-    def fits(self, log_bytes: int, first_id: int) -> bool:
+    def fits(self, log_bytes: int, is_past: bool) -> bool:
         """Return whether to keep this index: not a full one if all entries of its beginning are trimmed, or its room
         has doubled.
 
-        log_bytes: the memory of the log now. first_id: its first ID now.
+        log_bytes: the memory of the log now. is_past: whether it begins behind `until_id` now.
         """
         self.log_bytes = log_bytes
         room_bytes = self._room_bytes()
@@ -117,7 +117,7 @@ class FieldIndex:
             self.limit_bytes = max(self.limit_bytes, room_bytes)
             return True
         has_room = len(self._values) < BUCKETS and room_bytes >= 2 * self.limit_bytes
-        return first_id <= self.until_id and not has_room
+        return not is_past and not has_room
 
     def _room_bytes(self) -> int:
         """Return how many bytes the values may take beside the notes, if all notes are like the ones made so far."""
