@@ -280,7 +280,9 @@ class Pair:
     def _waiters(self) -> dict[int, bool]:
         """Return which clients are blocked, and whether they have sent more."""
         return {
-            at: bool(one.client.backlog or one._decoder.buffered_bytes) for at, one in enumerate(self.plain.clients) if one.client.waiter is not None
+            at: bool(one.client.backlog or one._decoder.buffered_bytes)
+            for at, one in enumerate(self.plain.clients)
+            if one.client.waiter is not None
         }
 
     def _with_ids(self, request: Words) -> Words:

@@ -192,7 +192,11 @@ class ColdAuthor(Author):
                 starts = [[b"XREADGROUP", b"GROUP", group, b"ann", b"STREAMS", key, b">"]]
             chosen = [choose.choice(starts) for _ in range(2)]
             makes = [b"XGROUP", b"CREATE", other, group, b"$", b"MKSTREAM"]
-            moves = [[b"COPY", key, other, b"REPLACE"], [b"RENAME", key, other], [b"XGROUP", b"SETID", other, group, b"0"]]
+            moves = [
+                [b"COPY", key, other, b"REPLACE"],
+                [b"RENAME", key, other],
+                [b"XGROUP", b"SETID", other, group, b"0"],
+            ]
             return [
                 (0, [[b"DEL", other], made, makes]),
                 (1, [chosen[0]]),
