@@ -278,6 +278,15 @@ class ColdList(SegmentList):
         """About the memory that all entries would take."""
         return self.memory_bytes + self.rows.stored_bytes
 
+    @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes; of the last rows alone, as there may be many."""
+        in_memory = self.memory_bytes // max(1, self._in_memory())
+        if not self.rows.stretches:
+            return in_memory
+        last = self.rows.stretches[-1]
+        return max(in_memory, last.stored_bytes // last.entries)
+
     def first_id(self) -> int | None:
         """Return the ID of the first entry, or None. Raises: Absent."""
         return self.rows.first_id() if self.rows.stretches else super().first_id()

@@ -59,7 +59,7 @@ class Rows:
     @property
     def stored_bytes(self) -> int:
         """The bytes that the rows take in their files."""
-        return sum([one.file.index.stored_bytes(one.low, one.high) for one in self.stretches])
+        return sum([one.stored_bytes for one in self.stretches])
 
     # Nodes.
 
@@ -85,7 +85,7 @@ class Rows:
         nodes = 0
         unknown: list[tuple[Stretch, int]] = []
         for stretch in self.stretches:
-            nodes += stretch.file.index.nodes(stretch.low, stretch.high)
+            nodes += stretch.nodes
             for row, gone in stretch.gone.items():
                 if self._is_cut(stretch, row):
                     continue
@@ -465,13 +465,16 @@ class Rows:
         before = at = 0
         for stretch in self.stretches:
             live = stretch.entries - stretch.gone_count - (self.skipped if stretch is self.stretches[0] else 0)
-            row, row_before = stretch.low, before
-            while at < len(ranks) and ranks[at] < before + live:
-                while ranks[at] >= row_before + self._live_in(stretch, row):
-                    row_before += self._live_in(stretch, row)
-                    row += 1
-                places.append((stretch, row, ranks[at] - row_before))
-                at += 1
+            if at < len(ranks) and ranks[at] < before + live:
+                # In the first row the ranks count from the first entry that was not trimmed.
+                skipped = stretch.entries - stretch.gone_count - live
+                lives = stretch.lives_before()
+                while at < len(ranks) and ranks[at] < before + live:
+                    rank = ranks[at] - before + skipped
+                    number = bisect_right(lives, rank) - 1
+                    rank -= lives[number] if number else skipped
+                    places.append((stretch, stretch.low + number, rank))
+                    at += 1
             before += live
         self.blocks.require([(stretch.file, row) for stretch, row, _ in places])
         found: list[int] = []

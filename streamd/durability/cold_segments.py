@@ -218,6 +218,12 @@ class ColdSegments:
         self._state.cold, self._ended = None, store
         self._plan_rewrite()
 
+    def close(self) -> None:
+        """Close the files; one that is still read is opened again."""
+        store = self._state.cold or self._ended
+        if store is not None:
+            store.files.close()
+
     def tick(self) -> bool:
         """Do the work that is due; return whether more is to be done at once."""
         store = self._state.cold or self._ended

@@ -106,6 +106,12 @@ class ColdLoading:
             raise ValueError("there are no ranges")
         cold.delete_recorded(decode_gone(word))
 
+    def forget(self) -> None:
+        """Let go of all files."""
+        self.holds.clear()
+        self._files.clear()
+        self._missing.clear()
+
     def needed(self, keyspace: Keyspace) -> dict[int, SegmentFile]:
         """Return the missing files of which streams have entries, once all is loaded, by their numbers in the base."""
         if not self._missing:

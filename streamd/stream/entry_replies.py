@@ -88,19 +88,16 @@ def pauses(ask: Callable[[], object]) -> Iterator[Pause]:
 
 def entries_ahead(log: Log) -> int:
     """Return about how many entries are read at once where a reply goes through a log."""
-    return 1 + READ_AHEAD_BYTES * len(log) // log.content_bytes
+    return 1 + READ_AHEAD_BYTES // log.average_bytes
 
 
 def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:
-    """Return the RESP of entries, in parts, if they follow each other in the log, as mostly; else None.
-
-    ids: ascending; `Log.require_ids` has asked for them.
-    """
+    """Return the RESP of entries, by ascending IDs; None if others are between them, or some not in memory."""
     found: list[int] = []
     try:
         parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
     except Absent:
-        return None  # others between them are not in memory
+        return None
     return parts if found == ids else None
 
 

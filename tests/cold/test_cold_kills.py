@@ -1,4 +1,4 @@
-"""Kill -9 while entries move to files: nothing acknowledged is lost, or there twice; the long form is tests.cold.kills."""
+"""Kill -9 while entries move to files: nothing acknowledged is lost, or there twice (python -m tests.cold.kills)."""
 
 from tests.cold.kills import Kills
 

@@ -59,6 +59,7 @@ def test_no_slice_is_made_while_its_blocks_are_read(host):
     reader = host.open()
     host.receive(reader, [[b"XRANGE", b"s", b"-", b"+"]])
     host.settle(2)
+    assert reader.client.unfinished.is_waiting
     reads, written = host.disk.operations, len(host.written(reader))
     for _ in range(3):
         host.engine.make_slices(reader.client)
@@ -136,11 +137,13 @@ def test_a_group_gets_all_at_once_and_again(host):
     host.receive(reader, [[b"XGROUP", b"CREATE", b"s", b"g", b"0"]])
     host.turns()
     for word in (b">", b"0"):
-        reader = host.open()
+        reader, jobs = host.open(), host.reader.count
+        evict(host.engine)
         host.receive(reader, [[b"XREADGROUP", b"GROUP", b"g", b"ann", b"STREAMS", b"s", word]])
         while host.settle(1):
             evict(host.engine)
         assert is_whole(reply_of(host, reader)[0][1])
+        assert word == b">" or host.reader.count > jobs + 3
     nothing_is_left(host)
 
 

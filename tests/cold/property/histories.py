@@ -118,7 +118,17 @@ def _next(author: ColdAuthor, pair: Pair, choose: Random, number: int, restarts:
             author.db = pair.plain.clients[one].client.db
             parts.append((one, [author.reading() for _ in range(choose.choice([0, 1, 1, 2]))]))
         return Step(salt, "burst", parts)
-    if kind < 0.62:
+    if kind < 0.59:
+        parts = []
+        for one in range(LISTENER):
+            author.db = pair.plain.clients[one].client.db
+            parts.append((one, author.exact_all(author.reads())))
+        return Step(salt, "reads", parts)
+    if kind < 0.63:
+        return Step(salt, "send", (at, author.exact_all(author.alike())))
+    if kind < 0.66 and not author.in_transaction:
+        return Step(salt, "send", (at, author.exact_all(author.sequence())))
+    if kind < 0.7:
         return Step(salt, "send", (at, author.exact_all(author.pipeline(client))))
     return Step(salt, "send", (at, [author.request(client)]))
 
@@ -154,7 +164,7 @@ def as_text(history: list[Step]) -> str:
     for step in history:
         if step.kind == "send":
             lines.append(text_of([step.what]))
-        elif step.kind == "burst":
+        elif step.kind in ("burst", "reads"):
             lines.append("at once:")
             lines += ["  " + text_of([one]) for one in step.what if one[1]]
         else:

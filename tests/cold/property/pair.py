@@ -167,6 +167,20 @@ class Pair:
             self.cold.received(lost)
         self._compare(what)
 
+    def _reads(self, chance: random.Random, what: list[tuple[int, list[Words]]]) -> None:
+        """Let several clients send in one turn what changes nothing, so that its order does not count."""
+        if self._waiters() or any(one.client.transaction is not None for one in self.plain.clients):
+            return
+        if chance.random() < 0.7:
+            self.cold.evict(chance)
+        is_shared = chance.random() < 0.7
+        for side in (self.plain, self.cold):
+            for at, requests in what:
+                if requests:
+                    side.send(at, requests, is_shared)
+            side.settle(chance)
+        self._compare(what)
+
     def _lose_one(self, chance: random.Random, clients: list[int]) -> int | None:
         """Have a client of the cold server go away, seldom: what it has sent and was not executed is dropped."""
         if not clients or chance.random() > 0.1:
@@ -261,6 +275,13 @@ class Pair:
             if left != right or pushes[0] != pushes[1]:
                 shown = _first_difference([*map(_text, left), pushes[0]], [*map(_text, right), pushes[1]], "replies")
                 raise Difference(f"client {at}, {what!r}\n  {shown}")
+        for at in range(len(PROTOCOLS)):
+            is_closed = [side.transports[side.clients[at]].closed for side in (self.plain, self.cold)]
+            if is_closed[0] != is_closed[1]:
+                raise Difference(f"client {at}, {what!r}\n closed: plain, cold {is_closed}")
+            if is_closed[0]:
+                self.plain.lose(at)
+                self.cold.lose(at)
         self.plain.check()
         self.cold.check()
         if self.cold.bugs:
@@ -279,6 +300,10 @@ class Pair:
     def end(self, chance: random.Random) -> None:
         """Compare all once more; with all cold work done. Raises: Difference."""
         self.check_state()
+        # (keyspace_hits differ: a request that waited looks its keys up again.)
+        errors = [side.engine.state.stats.errors for side in (self.plain, self.cold)]
+        if errors[0] != errors[1]:
+            raise Difference(f"counts of errors: plain, cold {errors}")
         self.cold.end()
         self.cold.work_out()
         self.check_state()

@@ -110,6 +110,65 @@ class ColdAuthor(Author):
         self.may_block = True
         return self.exact(words) if self.is_exact else words
 
+    def alike(self) -> list[Words]:
+        """Return requests that are alike, which a server may execute as one."""
+        key = self.choose.choices(STREAMS, (5, 3, 2))[0]
+        group, consumer = self.group(key), self.consumer()
+        kind = self.choose.randrange(10)
+        number = b"%d" % self.choose.choice([1, 2, 5])
+
+        def one() -> Words:
+            ids = [self.some_id(key) for _ in range(self.choose.choice([1, 1, 3]))]
+            return [
+                [b"XRANGE", key, ids[0], b"+", b"COUNT", number],
+                [b"XRANGE", key, ids[0], ids[0]],
+                [b"XREVRANGE", key, ids[0], b"-", b"COUNT", number],
+                [b"XDEL", key, *ids],
+                [b"XACK", key, group, *ids],
+                [b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", number, b"STREAMS", key, b">"],
+                [b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", number, b"STREAMS", key, ids[0]],
+                [b"XCLAIM", key, group, consumer, b"0", *ids],
+                [b"XREAD", b"COUNT", number, b"STREAMS", key, ids[0]],
+                [b"XACKDEL", key, group, b"IDS", b"%d" % len(ids), *ids],
+            ][kind]
+
+        return [one() for _ in range(self.choose.choice([3, 8, 20]))]
+
+    def reads(self) -> list[Words]:
+        """Return requests that change nothing."""
+        if self.often(0.4):
+            found = self.alike()
+            return found if found[0][0] in (b"XRANGE", b"XREVRANGE", b"XREAD") else found[:0]
+        self.may_block = False
+        return [self.choose.choice([self.xrange, self.xread, self.xpending, self.xinfo])() for _ in range(2)]
+
+    def sequence(self) -> list[Words]:
+        """Return requests of which each changes what the connection does with the next one."""
+        self.in_transaction = False
+
+        def one() -> Words:
+            return self.reading()
+
+        return self.choose.choice(
+            [
+                lambda: [[b"CLIENT", b"REPLY", b"SKIP"], one(), one()],
+                lambda: [[b"CLIENT", b"REPLY", b"OFF"], one(), one(), [b"CLIENT", b"REPLY", b"ON"]],
+                lambda: [
+                    [b"CLIENT", b"TRACKING", b"OFF"],
+                    [b"CLIENT", b"TRACKING", b"ON", b"OPTIN"],
+                    [b"CLIENT", b"CACHING", b"YES"],
+                    self.xrange(),
+                    self.xrange(),
+                    [b"CLIENT", b"TRACKING", b"OFF"] if self.often(0.5) else [b"PING"],
+                ],
+                lambda: [one(), [b"QUIT"]],
+                lambda: [one(), [b"RESET"]],
+                lambda: [[b"MULTI"], one(), one(), one(), [b"EXEC"], one()],
+                lambda: [[b"WATCH", b"s", b"t"], self.xrange(), [b"MULTI"], one(), one(), [b"EXEC"]],
+                lambda: [[b"SELECT", b"1"], one(), [b"SELECT", b"0"], one()],
+            ]
+        )()
+
     def about_streams(self) -> Words:
         """Return what streamd alone has, or what needs many old entries."""
         key = self.choose.choices(STREAMS, (5, 3, 2))[0]
