@@ -6,10 +6,11 @@ PYTHON ?=
 ARGS ?=
 N ?= 500
 SECONDS ?= 60
+MINUTES ?= 1
 SEEDS ?= 1000
 RUN := .venv/bin/python
 
-.PHONY: help chaos-commands demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
+.PHONY: help chaos-commands cold-property cold-kills demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover demo-large failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -17,6 +18,8 @@ help:
 	@echo "make demo-mqtt   readings from devices, and a command from Spark to each; two gateways, server and backend killed"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make demo-failover   three servers and three Sentinels: the primary is destroyed under a producer and a Spark job"
+	@echo "make demo-large   20 million entries with 200 MB of memory, killed in between, replayed by filter and by Spark;"
+	@echo "             ARGS=\"--entries 1000000\" makes it short"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
 	@echo "make serve   a server for redis-cli and redis-py, without Spark; ARGS=\"--port 7000\" hands on options"
@@ -29,6 +32,9 @@ help:
 	@echo "             make fuzz-compiled does so on the compiled form, without coverage"
 	@echo "make simulate   SEEDS=1000 runs of a primary, two replicas, a Sentinel and clients in one process, with faults that a"
 	@echo "             seed decides; ARGS=\"--seed 7\" prints the history of one; SEEDS=1000000 ARGS=\"--minutes 90\" runs for that time"
+	@echo "make cold-kills   a server with little memory for entries, killed while they move to files; ARGS=\"--kills 100\""
+	@echo "make cold-property   MINUTES=1 of random histories on a server with hardly any memory for entries, compared with one"
+	@echo "             that has all in memory; ARGS=\"--seed 7 --histories 1\" runs one history again"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
 	@echo "make test-programs   rq, celery, BullMQ and others on streamd, in an environment of their own"
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
@@ -78,6 +84,9 @@ demo-sessions: set-up
 demo-failover: set-up
 	@$(RUN) -m demo.failover $(ARGS)
 
+demo-large: set-up
+	@$(RUN) scripts/run.py demo.large $(ARGS)
+
 # All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: how-long lint
 	@$(RUN) -m pytest $(or $(ARGS),-n 2)
@@ -114,6 +123,12 @@ fuzz-compiled: set-up
 
 simulate: set-up
 	@$(RUN) -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+cold-kills: set-up
+	@$(RUN) -m tests.cold.kills $(ARGS)
+
+cold-property: set-up
+	@$(RUN) -m tests.cold.property --minutes $(MINUTES) $(ARGS)
 
 differential: set-up
 	@$(RUN) -m tests.differential $(ARGS)

@@ -32,6 +32,7 @@ SERVER: dict[str, tuple[str, ...]] = {
     "stream/groups": (),
     "stream/search": (),
     "data": (),
+    "cold": ("block", "blocks", "cache", "cold_list", "index", "rows", "seen_nodes", "store", "stretch", "tombstones"),
     "rdb": (),
     "connected": (),
     "journal": ("duplicates", "journal", "native_units", "notes", "record", "writer"),

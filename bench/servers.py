@@ -41,10 +41,16 @@ class Target:
 
     kind: "streamd", "compiled" (what `make compiled` built) or "redis-server". options: extra flags, the same names for
     all. tree: a checkout whose streamd is started instead of this one's. binary: of a redis-server that is not on PATH.
+    module: what is started in place of streamd, with the same words.
     """
 
     def __init__(
-        self, kind: str, options: Sequence[str] = (), tree: Path | None = None, binary: Path | None = None
+        self,
+        kind: str,
+        options: Sequence[str] = (),
+        tree: Path | None = None,
+        binary: Path | None = None,
+        module: str = "streamd",
     ) -> None:
         self.kind = kind
         self.tree = tree
@@ -56,11 +62,16 @@ class Target:
         if kind in ("streamd", "compiled"):
             installed = compiled_python(tree) if tree else COMPILED
             python = [sys.executable] if kind == "streamd" else [str(installed), "-P"]
-            command = [*python, "-m", "streamd", "serve", *common, "--loglevel", "warning", *options]
+            command = [*python, "-m", module, "serve", *common, "--loglevel", "warning", *options]
         else:
             command = [str(binary or redis_binary("redis-server")), *common, "--save", "", *options]
         self._command = command
         self._start()
+
+    @property
+    def directory(self) -> Path:
+        """The server's data directory."""
+        return Path(self._directory.name)
 
     def _start(self, wait: bool = True) -> None:
         started = time.monotonic()

@@ -46,7 +46,8 @@ class Trials:
             state.cold = store
             return store
 
-        loading = self.segments.loading = ColdLoading(open_store)
+        loading = ColdLoading(open_store)
+        self.segments.needed = lambda: set(loading.needed(state.keyspace))
         replay = Replay(state, loading)
         replay.borrow()
         self.keyspace = state.keyspace

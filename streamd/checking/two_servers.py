@@ -192,7 +192,7 @@ class _Server:
         if isinstance(groups, Exception):
             return Large({}, [], {})
         try:
-            return read_large(ask, name, [_mapping(one)[b"name"] for one in groups])
+            return read_large(ask, name, [one["name"] for one in groups])
         except _Gone:
             return Large({}, [], {})
 

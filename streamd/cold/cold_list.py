@@ -62,8 +62,9 @@ class ColdList(SegmentList):
     # The part in memory.
 
     def _settle(self) -> None:
-        """Note what the part in memory takes, and have it written if that is enough."""
+        """Note what the part in memory takes, which blocks make room for, and have it written if that is enough."""
         self._account.settle(self.memory_bytes)
+        self.blocks.fit()
         if self.memory_bytes >= WRITTEN_LATE_BYTES and not self.is_small:
             self.is_small = True
             self.blocks.small.append(self)
@@ -276,6 +277,15 @@ class ColdList(SegmentList):
     def content_bytes(self) -> int:
         """About the memory that all entries would take."""
         return self.memory_bytes + self.rows.stored_bytes
+
+    @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes; of the last rows alone, as there may be many."""
+        in_memory = self.memory_bytes // max(1, self._in_memory())
+        if not self.rows.stretches:
+            return in_memory
+        last = self.rows.stretches[-1]
+        return max(in_memory, last.stored_bytes // last.entries)
 
     def first_id(self) -> int | None:
         """Return the ID of the first entry, or None. Raises: Absent."""

@@ -174,6 +174,7 @@ class SegmentFiles:
         self._whole: dict[int, SegmentFile] = {}
         self._open: OrderedDict[int, SegmentFile] = OrderedDict()
         self._dead: list[tuple[int, str]] = []
+        self._is_unlinking = False
         self._lock = threading.Lock()
 
     def _found(self, names: list[str]) -> dict[str, tuple[int, int]]:
@@ -361,7 +362,7 @@ class SegmentFiles:
     @property
     def has_dead(self) -> bool:
         """Whether there are files that nothing holds."""
-        return bool(self._dead)
+        return bool(self._dead) or self._is_unlinking
 
     def unlink_dead(self) -> int:
         """Unlink the files that nothing holds; return how many. Raises: OSError, after all were tried; the next call
@@ -369,8 +370,12 @@ class SegmentFiles:
 
         Their space may take a while to free, so this is for a thread.
         """
-        done, error = 0, None
-        for one in [*self._dead]:
+        done = 0
+        failed: list[tuple[int, str]] = []
+        error: OSError | None = None
+        self._is_unlinking = True
+        while self._dead:
+            one = self._dead.pop(0)
             number, path = one
             self._close(number)
             try:
@@ -380,9 +385,11 @@ class SegmentFiles:
                 pass
             except OSError as failure:
                 error = failure
+                failed.append(one)
                 continue
-            self._dead.remove(one)
             done += 1
+        self._dead += failed
+        self._is_unlinking = False
         if error is not None:
             raise error
         return done

@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from streamd.base.filesystem import File, FileSystem, read_exactly
@@ -138,6 +139,12 @@ class Index:
         """Return the number of entries, deleted or not, of the blocks from row `low` to before `high`."""
         return sum(self._entries[low:high])
 
+    def entries_before(self, low: int, high: int) -> list[int]:
+        """Return the number of entries, deleted or not, of the blocks from row `low` to before each row, and to before
+        `high` at the end.
+        """
+        return [*accumulate(self._entries[low:high], initial=0)]
+
     def stored_bytes(self, low: int, high: int) -> int:
         """Return how many bytes of the file the blocks from row `low` to before `high` take."""
         return sum(self._sizes[low:high])
@@ -146,6 +153,12 @@ class Index:
         """Return the number of entries, deleted or not, of each node from row `low` to before `high`."""
         before = self.nodes(0, low)
         return self._counts[before : before + self.nodes(low, high)]
+
+    def counts_of(self, row: int, before: int) -> Sequence[int]:
+        """Return the number of entries, deleted or not, of each node of a row; before: how many nodes the rows before
+        it have.
+        """
+        return self._counts[before : before + (self._nodes[row] & _NODES)]
 
     def nodes(self, low: int, high: int) -> int:
         """Return the number of nodes from row `low` to before `high`."""

@@ -31,8 +31,9 @@ _LOOK_MS: Final = 1_000
 # So long, at least, after all lists were looked at for files to merge, and so many times as long as that took.
 _SURVEY_MS: Final = 5_000
 _SURVEY_PART: Final = 20
-# The journal is rewritten when this part of all files is held by its base alone, and no more often than that.
+# The journal is rewritten when its base alone holds this part of all files, and so much; no more often than that.
 _STALE_PART: Final = 10
+_STALE_BYTES_MIN: Final = 1024 * 1024
 _REWRITE_MS: Final = 60_000
 
 
@@ -186,15 +187,19 @@ class Mover:
         files, now_ms = self._store.files, self._clock.monotonic_ms()
         if now_ms < self._rewrite_ms or not (stale := files.stale_size):
             return
-        if self._moving.failure or stale * _STALE_PART > sum(files.sizes.values()):
+        if self._moving.failure or (stale >= _STALE_BYTES_MIN and stale * _STALE_PART > sum(files.sizes.values())):
             self._rewrite_ms = now_ms + _REWRITE_MS
             self._want_rewrite()
 
     # The end.
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is under way, which `close` would wait for."""
+        return self._moving.jobs.is_busy or self._merging.jobs.is_busy or self._unlinking.jobs.is_busy
+
     def close(self) -> None:
         """Wait for the jobs that are under way, abandon unfinished files, and unlink what nothing holds."""
-        self._waiting, self._served = [], []
         for work in (self._moving, self._merging, self._unlinking):
             work.close()
         self._store.settle()
@@ -202,3 +207,6 @@ class Mover:
             self._store.files.unlink_dead()
         except OSError:
             pass  # the next start unlinks them: no base names them
+        waiting, self._waiting, self._served = self._served + self._waiting, [], []
+        for then in waiting:
+            then()

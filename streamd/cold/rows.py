@@ -20,10 +20,11 @@ class Rows:
     stretches: the rows, in order. live: how many entries are there. skipped: how many entries of the first row were
     trimmed, deleted ones not counted: so a trim to a length needs no block. end: what is behind this ID is not here;
     -1 without rows. is_loaded: a journal has told the rows, and the last node takes no more entries. _first_id: the
-    first entry's ID if a block had to tell it, else -1.
+    first entry's ID if a block had to tell it, else -1. _front_least: the entries of the first node if they are known,
+    else -1.
     """
 
-    __slots__ = ("_first_id", "blocks", "end", "is_loaded", "live", "skipped", "stretches")
+    __slots__ = ("_first_id", "_front_least", "blocks", "end", "is_loaded", "live", "skipped", "stretches")
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
@@ -32,7 +33,7 @@ class Rows:
         self.skipped = 0
         self.end = -1
         self.is_loaded = False
-        self._first_id = -1
+        self._first_id = self._front_least = -1
 
     def __bool__(self) -> bool:
         return bool(self.stretches)
@@ -58,7 +59,7 @@ class Rows:
     @property
     def stored_bytes(self) -> int:
         """The bytes that the rows take in their files."""
-        return sum([one.file.index.stored_bytes(one.low, one.high) for one in self.stretches])
+        return sum([one.stored_bytes for one in self.stretches])
 
     # Nodes.
 
@@ -84,7 +85,7 @@ class Rows:
         nodes = 0
         unknown: list[tuple[Stretch, int]] = []
         for stretch in self.stretches:
-            nodes += stretch.file.index.nodes(stretch.low, stretch.high)
+            nodes += stretch.nodes
             for row, gone in stretch.gone.items():
                 if self._is_cut(stretch, row):
                     continue
@@ -144,7 +145,7 @@ class Rows:
         nodes = self.nodes(stretch, row)
         self.live -= self._live_in(stretch, row)
         self.blocks.forget(stretch.file, row)
-        self._first_id = -1
+        self._first_id = self._front_least = -1
         if stretch.high - stretch.low > 1:
             stretch.drop_last()
         else:
@@ -195,7 +196,7 @@ class Rows:
         """Delete entries of a row, by ascending IDs."""
         self.live -= self.stretches[number].bury(row, ids)
         self.blocks.changes += 1
-        self._first_id = -1
+        self._first_id = self._front_least = -1
         self._drop_dead_ends()
 
     def _drop_dead_ends(self) -> None:
@@ -218,7 +219,7 @@ class Rows:
         self.live -= self._live_in(stretch, stretch.low)
         self.blocks.forget(stretch.file, stretch.low)
         self.skipped = 0
-        self._first_id = -1
+        self._first_id = self._front_least = -1
         if stretch.high - stretch.low == 1:
             del self.stretches[0]
         else:
@@ -229,7 +230,7 @@ class Rows:
         """Delete the first entries, no more than the first row has."""
         self.skipped += entries
         self.live -= entries
-        self._first_id = -1
+        self._first_id = self._front_least = -1
         self._drop_dead_ends()
 
     def trim_first(self, over: int, approximate: bool, limit: int) -> Trimmed:
@@ -237,6 +238,8 @@ class Rows:
         has tombstones.
         """
         removed = 0
+        if approximate and not limit and over < self._front_least:
+            return Trimmed(0, True)  # as mostly
         while self.stretches and removed < over:
             live = self._live_in(self.stretches[0], self.stretches[0].low)
             if removed + live <= over and (not limit or removed + live <= limit):
@@ -250,6 +253,7 @@ class Rows:
                 if limit and removed + entries > limit:
                     return Trimmed(removed, True)
                 if removed + entries > over:
+                    self._front_least = entries
                     if not approximate:
                         self._skip(over - removed)
                         removed = over
@@ -264,7 +268,7 @@ class Rows:
         if stretch.low in stretch.gone:
             return [node.live_count for node in self._nodes_in_place(stretch, stretch.low)]
         counts, skip = [], self.skipped
-        for entries in stretch.file.index.node_counts(stretch.low, stretch.low + 1):
+        for entries in stretch.file.index.counts_of(stretch.low, stretch.nodes_before):
             if entries > skip:
                 counts.append(entries - skip)
             skip = max(skip - entries, 0)
@@ -461,13 +465,16 @@ class Rows:
         before = at = 0
         for stretch in self.stretches:
             live = stretch.entries - stretch.gone_count - (self.skipped if stretch is self.stretches[0] else 0)
-            row, row_before = stretch.low, before
-            while at < len(ranks) and ranks[at] < before + live:
-                while ranks[at] >= row_before + self._live_in(stretch, row):
-                    row_before += self._live_in(stretch, row)
-                    row += 1
-                places.append((stretch, row, ranks[at] - row_before))
-                at += 1
+            if at < len(ranks) and ranks[at] < before + live:
+                # In the first row the ranks count from the first entry that was not trimmed.
+                skipped = stretch.entries - stretch.gone_count - live
+                lives = stretch.lives_before()
+                while at < len(ranks) and ranks[at] < before + live:
+                    rank = ranks[at] - before + skipped
+                    number = bisect_right(lives, rank) - 1
+                    rank -= lives[number] if number else skipped
+                    places.append((stretch, stretch.low + number, rank))
+                    at += 1
             before += live
         self.blocks.require([(stretch.file, row) for stretch, row, _ in places])
         found: list[int] = []
@@ -485,7 +492,7 @@ class Rows:
         other = Rows(self.blocks)
         other.stretches = [stretch.copy() for stretch in self.stretches]
         other.live, other.skipped, other.end = self.live, self.skipped, self.end
-        other.is_loaded, other._first_id = self.is_loaded, self._first_id
+        other.is_loaded, other._first_id = self.is_loaded, self._first_id  # (_front_least is found again)
         return other
 
 

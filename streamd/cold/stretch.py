@@ -1,5 +1,7 @@
 """Consecutive rows of one segment file, as one stream has them: with its deletions."""
 
+from itertools import accumulate
+
 from streamd.cold.files import SegmentFile
 from streamd.cold.tokens import Hold
 from streamd.cold.tombstones import Tombstones
@@ -9,10 +11,25 @@ class Stretch:
     """The rows from `low` to before `high` of a segment file, and what one stream has deleted of them.
 
     hold: keeps the file. gone: the tombstones of each row that has some. gone_count: how many there are in all.
-    entries: the entries of the rows, deleted or not. first_id, last_id: of the rows.
+    nodes_before: how many nodes the rows of the file before `low` have. entries, nodes, stored_bytes: of the rows, with
+    what is deleted, and their bytes in the file: sums that take long. first_id, last_id: of the rows.
     """
 
-    __slots__ = ("_is_shared", "entries", "file", "first_id", "gone", "gone_count", "high", "hold", "last_id", "low")
+    __slots__ = (
+        "_is_shared",
+        "entries",
+        "file",
+        "first_id",
+        "gone",
+        "gone_count",
+        "high",
+        "hold",
+        "last_id",
+        "low",
+        "nodes",
+        "nodes_before",
+        "stored_bytes",
+    )
 
     def __init__(self, file: SegmentFile, hold: Hold, low: int, high: int) -> None:
         self.file = file
@@ -21,7 +38,9 @@ class Stretch:
         self.high = high
         self.gone: dict[int, Tombstones] = {}
         self.gone_count = 0
-        self.entries = file.index.entries(low, high)
+        index = file.index
+        self.nodes_before, self.nodes = index.nodes(0, low), index.nodes(low, high)
+        self.entries, self.stored_bytes = index.entries(low, high), index.stored_bytes(low, high)
         self.first_id = file.index.first_id(low)
         self.last_id = file.index.last_id(high - 1)
         self._is_shared = False
@@ -42,6 +61,12 @@ class Stretch:
                 deleted = sum([len(one) for at, one in gone.items() if at < row])
         return self.file.index.entries(self.low, row) - deleted
 
+    def lives_before(self) -> list[int]:
+        """Return how many entries of the rows before each row are not deleted, and of all rows at the end."""
+        if not self.gone:
+            return self.file.index.entries_before(self.low, self.high)
+        return [*accumulate([self.live_count(row) for row in range(self.low, self.high)], initial=0)]
+
     def find(self, entry_id: int) -> int:
         """Return the row whose IDs an ID is among; -1 without one."""
         row = self.file.index.find(entry_id, self.low, self.high)
@@ -60,13 +85,15 @@ class Stretch:
     def extend(self, high: int) -> None:
         """Take the following rows as well."""
         index = self.file.index
+        self.nodes += index.nodes(self.high, high)
         self.entries += index.entries(self.high, high)
+        self.stored_bytes += index.stored_bytes(self.high, high)
         self.high = high
         self.last_id = index.last_id(high - 1)
 
     def drop_first(self) -> None:
         """Leave out the first row; it must not be the only one."""
-        self._drop(self.low)
+        self.nodes_before += self._drop(self.low)
         self.low += 1
         self.first_id = self.file.index.first_id(self.low)
 
@@ -76,11 +103,17 @@ class Stretch:
         self._drop(self.high)
         self.last_id = self.file.index.last_id(self.high - 1)
 
-    def _drop(self, row: int) -> None:
-        self.entries -= self.file.index.entries(row, row + 1)
+    def _drop(self, row: int) -> int:
+        """Leave a row out of the sums; return how many nodes it has."""
+        index = self.file.index
+        nodes = index.nodes(row, row + 1)
+        self.nodes -= nodes
+        self.entries -= index.entries(row, row + 1)
+        self.stored_bytes -= index.stored_bytes(row, row + 1)
         if row in self.gone:
             self._own()
             self.gone_count -= len(self.gone.pop(row))
+        return nodes
 
     def _own(self) -> None:
         if self._is_shared:
@@ -91,6 +124,7 @@ class Stretch:
         """Return a copy for another stream, which shares the tombstones until one of them has more."""
         other = Stretch.__new__(Stretch)
         other.file, other.hold, other.low, other.high = self.file, self.hold, self.low, self.high
+        other.nodes_before, other.nodes, other.stored_bytes = self.nodes_before, self.nodes, self.stored_bytes
         other.entries, other.first_id, other.last_id = self.entries, self.first_id, self.last_id
         other.gone, other.gone_count = self.gone, self.gone_count
         self._is_shared = other._is_shared = True

@@ -441,6 +441,7 @@ class Keyspace:
             db.expires_ms, db.expires_sum_ms, db.deadlines = new.expires_ms, new.expires_sum_ms, new.deadlines
             db.used_s = db.touched = new.used_s
             db.field_times = new.field_times
+            new.values = {}  # else it would keep what is removed here, as long as the cycles of references around it
             for key in db.followers.watched_in(db.index):
                 if key in db.values:
                     db.followers.mark(db.index, key)

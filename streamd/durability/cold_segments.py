@@ -89,7 +89,7 @@ class ColdSegments:
         self._journal.holds = loading.holds
         if not loading.is_begun:
             return
-        loading.check()
+        loading.check(self._state.keyspace)
         if self._follow(loading):
             return
         self.check_memory(self._state.keyspace)
@@ -217,6 +217,12 @@ class ColdSegments:
         store.small.clear()
         self._state.cold, self._ended = None, store
         self._plan_rewrite()
+
+    def close(self) -> None:
+        """Close the files; one that is still read is opened again."""
+        store = self._state.cold or self._ended
+        if store is not None:
+            store.files.close()
 
     def tick(self) -> bool:
         """Do the work that is due; return whether more is to be done at once."""

@@ -165,6 +165,7 @@ class Persistence:
                 failure = f"the journal could not be written at the end: {error}"
                 log.warning("journal-failed", "%s", failure)
         self.journal.close()
+        self.cold.close()
         self._state.own_files = self.journal.own
         self._state.journal = None
         self._state.records = None

@@ -8,7 +8,6 @@ from streamd.base.filesystem import FileSystem
 from streamd.cold.files import SegmentFile, SegmentFiles
 from streamd.cold.format import Damaged, Unreadable
 from streamd.cold.whole_file import blocks_of
-from streamd.journal.cold_loading import ColdLoading
 from streamd.journal.cold_records import COLD
 from streamd.journal.file_reader import Bare, Parsed
 
@@ -63,16 +62,13 @@ class SegmentReport:
 class TrialSegments:
     """The segment files of a trial start.
 
-    refused: those that it is to refuse, by their numbers, with the reason. loading: of the last trial.
+    refused: those that it is to refuse, by their numbers, with the reason. needed: returns the numbers of the files
+    that are missing, and of which entries are left at the end of the last trial.
     """
 
     def __init__(self) -> None:
         self.refused: dict[int, str] = {}
-        self.loading: ColdLoading | None = None
-
-    def needed(self) -> set[int]:
-        """Return the numbers of the files that are missing, and of which entries are left at the end."""
-        return set() if self.loading is None else set(self.loading.needed())
+        self.needed: Callable[[], set[int]] = set
 
 
 def names_segments(piece: Bare | Parsed) -> bool:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from streamd.base.filesystem import FileSystem
+from streamd.cold.files import ENDING
 from streamd.configuration.server_options import Config
 
 _SNAPSHOT: Final = "dump.rdb"
@@ -57,7 +58,7 @@ def _about(files: FileSystem, directory: str, filename: str) -> str:
     """Return the size of a journal and the time of its last change."""
     size = changed_ns = 0
     for name in files.list(directory):
-        if name == filename or (name.startswith(f"{filename}.") and name.endswith((".aof", ".rdb"))):
+        if name == filename or (name.startswith(f"{filename}.") and name.endswith((".aof", ".rdb", ENDING))):
             try:
                 found = files.identity(f"{directory}/{name}")
             except FileNotFoundError:

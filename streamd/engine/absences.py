@@ -36,10 +36,11 @@ class Wait:
     """The blocks that one client waits for.
 
     waiter: that of its request, or of a blocked command whose attempt needs them. unfinished: the long reply that needs
-    them. request: that runs again. times: how often it has waited, this time included.
-    ahead: rows that the client will probably need next. pending: the job, once it was handed out. data: the blocks that
-    were read; taken: how many of them are in the cache, pinned. failed: whether not all could be read. is_done: it has
-    ended.
+    them. request: that runs again. times: how often it has waited, this time included. ahead: rows that the client will
+    probably need next. pending: the job, once it was handed out. data: the blocks that were read; taken: how many of
+    them are in the cache, pinned. is_large: they are too many for the cache; the job has the system's cache take them,
+    so that the request reads them in place without a wait for the disk. failed: whether not all could be read. is_done:
+    it has ended.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Wait:
         "failed",
         "holds",
         "is_done",
+        "is_large",
         "pending",
         "request",
         "rows",
@@ -72,7 +74,7 @@ class Wait:
         self.pending: Pending | None = None
         self.data: list[bytes] = []
         self.taken = 0
-        self.failed = self.is_done = False
+        self.failed = self.is_done = self.is_large = False
 
     @property
     def is_wanted(self) -> bool:
@@ -86,7 +88,9 @@ class Wait:
         if len(self.rows) > 1:
             self._read_ahead(self.rows)
         for file, row in self.rows:
-            self.data.append(self.store.read(file, row))
+            data = self.store.read(file, row)
+            if not self.is_large:
+                self.data.append(data)
         if self.ahead:
             self._read_ahead(self.ahead)
 
@@ -133,8 +137,8 @@ class Absences:
     A handler that needs a block which can only be had by waiting raises Absent, before it has changed anything. Its
     client then waits as a paused one does; one job reads all blocks, the loop takes them into the cache, and the
     request runs again from its beginning. Requests that cannot wait are executed again at once, and read in place: in
-    transactions and scripts, those that need a large part of the cache or have waited twice, and all while there is no
-    thread.
+    transactions and scripts, those that have waited twice, or that need a large part of the cache and have waited until
+    the system's cache has it, and all while there is no thread.
 
     submit: hands a job to the thread that reads; None without one. want_turn: called when `go_on` has work.
     """
@@ -173,17 +177,20 @@ class Absences:
         """
         if not isinstance(error, Absent):
             return self._calls.failure(command, client.db, request, error)
-        store = self._store_for(error)
+        store = self._store_for(error, True)
         if is_part or store is None or client.in_unit or not self._may_change_nothing(request[0], error):
             return self._calls.answer(command, client, request, error)
         last = self._last.pop(client, None)
-        times = 1 if last is None or last.request is not request else last.times + 1
-        if times > _WAITS_MAX or (last is not None and last.request is request and last.failed):
+        if last is not None and last.request is not request:
+            last = None
+        times = 1 if last is None else last.times + 1
+        if times > _WAITS_MAX or (last is not None and (last.failed or last.is_large)):
             return self._calls.answer(command, client, request, error)
         command.calls -= 1  # it comes again
         rows = _rows_of(error)
         wait = Wait(store, client, rows)
         wait.times, wait.request = times, request
+        wait.is_large = self._store_for(error) is None
         wait.ahead = self._next_rows(client, rows)
         wait.waiter = self._state.blocked.add_reading(client, client.db)
         client.backlog.appendleft(request)
@@ -221,11 +228,15 @@ class Absences:
         self._enter(wait)
         return True
 
-    def _store_for(self, absent: Absent) -> Blocks | None:
-        """Return the store if its thread may read the blocks; None if they are to be read in place."""
+    def _store_for(self, absent: Absent, also_large: bool = False) -> Blocks | None:
+        """Return the store if its thread may read the blocks; None if they are to be read in place, as those are that
+        the cache has no room for.
+        """
         store = absent.store
         if self.submit is None or not isinstance(store, Blocks):
             return None
+        if also_large:
+            return store
         size = sum([file.index.place(row).size for file, row in _rows_of(absent)])
         return store if size * _LARGE_PART <= store.cache.bytes_max else None
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Final
 
 from streamd.cold.cold_list import ColdList
-from streamd.cold.files import BASE, STREAM, SegmentFile
+from streamd.cold.files import BASE, SegmentFile
 from streamd.cold.format import Damaged, Header, Unreadable
 from streamd.cold.index import Footer
 from streamd.cold.store import ColdStore
 from streamd.cold.tokens import Hold
+from streamd.data.keyspace import Keyspace
 from streamd.journal.cold_records import FORMAT, decode_gone
 from streamd.journal.recovery import DamagedError
 from streamd.stream.entry_id import parse_id
@@ -105,13 +106,24 @@ class ColdLoading:
             raise ValueError("there are no ranges")
         cold.delete_recorded(decode_gone(word))
 
-    def needed(self) -> dict[int, SegmentFile]:
-        """Return the missing files of which streams have entries, once all is loaded, by their numbers in the base."""
-        if self._store is not None:
-            self._store.settle()
-        return {number: file for number, (file, _) in self._missing.items() if file.holders[STREAM]}
+    def forget(self) -> None:
+        """Let go of all files."""
+        self.holds.clear()
+        self._files.clear()
+        self._missing.clear()
 
-    def check(self) -> None:
+    def needed(self, keyspace: Keyspace) -> dict[int, SegmentFile]:
+        """Return the missing files of which streams have entries, once all is loaded, by their numbers in the base."""
+        if not self._missing:
+            return {}
+        there: set[int] = set()
+        for db in keyspace:
+            for value in db.values.values():
+                if type(value) is Stream and isinstance(cold := value.log.sealed, ColdList):
+                    there.update([stretch.file.number for stretch in cold.rows.stretches])
+        return {number: file for number, (file, _) in self._missing.items() if file.number in there}
+
+    def check(self, keyspace: Keyspace) -> None:
         """Return if no stream has entries of a missing file, once all is loaded. Raises: DamagedError."""
-        for file in self.needed().values():
+        for file in self.needed(keyspace).values():
             raise DamagedError(file.path, 0, "it is not there, and streams have entries in it", _ADVICE)

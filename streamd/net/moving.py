@@ -1,8 +1,7 @@
 """The mover of a server, with its thread, as long as the server has a store of cold segments."""
 
-import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from streamd.cold.codec import AS_SEALED, ZSTD
 from streamd.cold.cold_list import ColdList
@@ -10,39 +9,45 @@ from streamd.cold.mover import Mover
 from streamd.cold.store import ColdStore
 from streamd.connected.state import State
 from streamd.data.keyspace import Keyspace
-from streamd.net.threads import JournalThread
+from streamd.journal.jobs import Done, Pending
 from streamd.stream.stream import Stream
 
 # So many keys are looked at in one step, some ten microseconds.
 _KEYS_AT_ONCE: Final = 200
 
 
+class MovingThread(Protocol):
+    """What does the mover's jobs: see `JournalThread`."""
+
+    def submit(self, job: Callable[[], None], done: Done) -> Pending:
+        """Run `job` beside the loop, then `done` on it; the cron is to run after that."""
+
+    def close(self) -> None:
+        """Return when it has ended."""
+
+
 class Moving:
     """Makes the mover when the server has a store, and ends it with the store."""
 
-    def __init__(
-        self, state: State, loop: asyncio.AbstractEventLoop, run_cron: Callable[[], None], plan: Callable[[], None]
-    ) -> None:
-        """run_cron: has the cron run now. plan: has the journal rewritten soon."""
+    def __init__(self, state: State, begin_thread: Callable[[], MovingThread], plan: Callable[[], None]) -> None:
+        """plan: has the journal rewritten soon."""
         self._state = state
-        self._loop = loop
-        self._run_cron = run_cron
+        self._begin_thread = begin_thread
         self._plan = plan
         self._store: ColdStore | None = None
         self._mover: Mover | None = None
-        self._thread: JournalThread | None = None
+        self._thread: MovingThread | None = None
         state.config.on_change("stream-segment-compression", self._set_codec)
 
     def look(self) -> None:
         """Begin or end, if the server has another store than before, or none."""
-        store = self._state.cold
-        if store is self._store:
+        state, store = self._state, self._state.cold
+        if store is self._store or (self._mover is not None and self._mover.is_busy):
             return
         self.close()
         self._store = store
         if store is not None:
-            thread = self._thread = JournalThread(self._loop, self._run_cron, "streamd-moving")
-            state = self._state
+            thread = self._thread = self._begin_thread()
             self._mover = state.mover = Mover(
                 store,
                 state.clock,

@@ -146,7 +146,7 @@ class Server:
             self._journal_failed,
             self.engine.serve,
         )
-        self._moving = Moving(self.engine.state, self._loop, self._run_cron_now, persistence.rewriting.plan)
+        self._moving = Moving(self.engine.state, self._begin_moving_thread, persistence.rewriting.plan)
         if self.measures is not None:
             persistence.barrier.held_us = self.measures.barrier.observe
         try:
@@ -186,6 +186,9 @@ class Server:
         if self._reading_thread is None:
             self._reading_thread = JournalThread(self._loop, lambda: None, "streamd-reading")
         return self._reading_thread.submit(job, done)
+
+    def _begin_moving_thread(self) -> JournalThread:
+        return JournalThread(self._loop, self._run_cron_now, "streamd-moving")
 
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
         """Load in slices; clients get -LOADING meanwhile."""

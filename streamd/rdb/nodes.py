@@ -146,7 +146,10 @@ def runs_of(log: Log, start: int) -> Iterator[NodeEntries]:
     if run is not None:
         yield run
     if absent is not None:
-        raise absent
+        try:
+            raise absent
+        finally:
+            absent = None  # which holds this frame
 
 
 def nodes_of(run: NodeEntries) -> Iterator[tuple[int, bytes]]:

@@ -11,9 +11,17 @@ from streamd.stream.entry_id import ID_MAX
 from streamd.stream.stream import Stream
 
 
+def check_size(value: KeyValue) -> None:
+    """Return if a payload of the value may be small enough, without looking at its entries. Raises: TooLarge."""
+    # What is not in memory takes at most twice as much as in a payload, with an entry in each node.
+    if isinstance(value, Stream) and value.log.content_bytes - value.log.memory_bytes > 2 * PAYLOAD_BYTES_MAX:
+        raise TooLarge
+
+
 def ask_for(value: KeyValue) -> None:
-    """Return if `payload_of` a value needs no wait for the disk. Raises: Absent."""
+    """Return if `payload_of` a value needs no wait for the disk. Raises: Absent, TooLarge."""
     if isinstance(value, Stream):
+        check_size(value)
         value.log.require(0, ID_MAX)
 
 

@@ -240,8 +240,11 @@ def stream_pieces(kind: int, stream: Stream) -> Iterator[bytes | Pause]:
 
 
 def _runs(log: Log) -> Iterator[NodeEntries | Pause]:
-    """Yield the entries of a log as runs, with a Pause in front of those that are not in memory."""
-    start = 0
+    """Yield the entries of a log as runs, with a Pause in front of those that are not in memory.
+
+    What was there before a Pause may have been evicted for what came: then a run is read in place, so that it ends.
+    """
+    start, waited_at = 0, -1
     while True:
         try:
             for run in runs_of(log, start):
@@ -250,6 +253,14 @@ def _runs(log: Log) -> Iterator[NodeEntries | Pause]:
             return
         except Absent:
             pass
+        if start == waited_at:
+            with log.at_once():
+                one = next(runs_of(log, start), None)
+            if one is None:
+                return
+            yield one
+            start = one.last_id + 1
+        waited_at = start
         yield from pauses(partial(log.require, start, ID_MAX, entries_ahead(log)))
 
 

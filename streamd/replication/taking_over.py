@@ -1,6 +1,6 @@
 """The state of a primary, loaded beside a replica's own, which it then replaces whole."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from streamd.configuration.option import ConfigError
 from streamd.configuration.server_options import Config
@@ -34,7 +34,7 @@ class TakingOver:
         self._loading = Loading()
         self._steps = self._load()
 
-    def _load(self) -> Iterator[None]:
+    def _load(self) -> Generator[None, None, None]:
         journal = self._journal
         parts = read_parts(
             journal.files, journal.directory, self._incoming.manifest, self._loading, self._loader.begin_file
@@ -63,7 +63,7 @@ class TakingOver:
         """Return if the segment files have all that they should, and there is room for that. Raises: DamagedError,
         TornState.
         """
-        self._segments.check()
+        self._segments.check(self._other.keyspace)
         if self._cold.is_off:
             try:
                 self._cold.check_memory(self._other.keyspace)
@@ -88,8 +88,18 @@ class TakingOver:
             state.libraries.load(code, True, never)
         state.tracking.flushed()
         state.stream_defaults = self._replay.defaults
+        self._let_go()
         return job
 
     def abandon(self) -> None:
         """Let go of what was loaded."""
         self._cold.given_up(self._other)
+        for db in self._other.keyspace:
+            rows, db.values = db.values, {}
+            self._state.keyspace.trash.add_rows(rows)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Leave nothing that keeps segment files for as long as the cycles of references around it."""
+        self._steps.close()
+        self._segments.forget()

@@ -45,8 +45,12 @@ def entries_now(log: Log, start: int, end: int, count: int, reverse: bool = Fals
 
 
 def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterator[bytes | Pause]:
-    """Yield the RESP of entries, and where blocks are absent a Pause; behind that it waits for what still is."""
+    """Yield the RESP of entries, and where blocks are absent a Pause; behind that it waits for what still is.
+
+    What was there before a Pause may have been evicted for what came: then a run is read in place, so that it ends.
+    """
     left = count
+    has_waited = False
     while left:
         source: Segment | Tail | None = None
         low = high = 0
@@ -57,10 +61,17 @@ def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterat
             return
         except Absent:
             pass
+        if source is None and has_waited:
+            with log.at_once():
+                source, low, high = next(log.runs(start, end, left, reverse))
+                piece = source.read(low, high, reverse)
+            yield piece
+            left -= high - low
         if source is not None and reverse:
             end = source.ids(low, low + 1)[0] - 1
         elif source is not None:
             start = source.ids(high - 1, high)[0] + 1
+        has_waited = True
         yield from pauses(partial(log.require, start, end, min(left, entries_ahead(log)), reverse))
 
 
@@ -77,19 +88,16 @@ def pauses(ask: Callable[[], object]) -> Iterator[Pause]:
 
 def entries_ahead(log: Log) -> int:
     """Return about how many entries are read at once where a reply goes through a log."""
-    return 1 + READ_AHEAD_BYTES * len(log) // log.content_bytes
+    return 1 + READ_AHEAD_BYTES // log.average_bytes
 
 
 def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:
-    """Return the RESP of entries, in parts, if they follow each other in the log, as mostly; else None.
-
-    ids: ascending; `Log.require_ids` has asked for them.
-    """
+    """Return the RESP of entries, by ascending IDs; None if others are between them, or some not in memory."""
     found: list[int] = []
     try:
         parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
     except Absent:
-        return None  # others between them are not in memory
+        return None
     return parts if found == ids else None
 
 

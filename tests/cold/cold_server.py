@@ -151,7 +151,9 @@ class ColdHost(Host):
 
     def __init__(self, limit_bytes: int = 16 * MIB, **options: Any) -> None:
         super().__init__(**options)
-        self.store = self.engine.state.cold = cold_store(limit_bytes)
+        self.disk = SimulatedDisk()
+        self.disk.is_cached = False
+        self.store = self.engine.state.cold = cold_store(limit_bytes, self.disk)
         self.reader = SlowReader()
         self.engine.absences.submit = self.reader.submit
         self.wants_turn = False

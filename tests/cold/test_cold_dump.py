@@ -2,9 +2,9 @@
 
 import pytest
 
-from streamd.rdb import streams
+from streamd.rdb import payload, streams
 from streamd.rdb.payload import payload_of
-from tests.cold.cold_server import ColdHost, ColdSession, evict, make_cold
+from tests.cold.cold_server import ColdHost, ColdSession, evict, list_of, make_cold
 from tests.session import Session, decode
 
 ENTRIES = 6_000
@@ -56,3 +56,47 @@ def test_no_payload_is_made_of_more_than_a_bulk_string_holds(monkeypatch):
 
     [error] = cold.replies()
     assert "512 MB" in error.text
+
+
+@pytest.mark.interpreted(reason="another limit")
+@pytest.mark.parametrize("entries", [900, ENTRIES])
+def test_no_block_is_read_of_a_stream_that_is_surely_too_large(monkeypatch, entries):
+    monkeypatch.setattr(payload, "PAYLOAD_BYTES_MAX", 20_000)
+    cold = ColdSession()
+    cold.cool(b"s", entries)
+
+    cold.send(["DUMP", "s"])
+
+    [error] = cold.replies()
+    assert "512 MB" in error.text
+    assert cold.reader.count == 0
+
+
+@pytest.mark.parametrize("entries", [900, ENTRIES])
+def test_a_damaged_block_is_the_reply_to_a_dump(entries):
+    cold = ColdSession()
+    file = cold.cool(b"s", entries)
+    cold.store.files._files.names[file.path].data[200] ^= 1
+
+    cold.send(["DUMP", "s"], ["PING"])
+    cold.read()
+
+    error, pong = cold.replies()
+    assert f"{file.path} is damaged at offset " in error.text
+    assert pong == "PONG"
+
+
+def test_a_copy_of_a_cold_stream_reads_no_block_and_outlives_it():
+    cold = ColdSession()
+    cold.cool(b"s")
+    cold.send(["COPY", "s", "t"], ["XDEL", "t", "990-0"], ["DEL", "s"], ["XLEN", "t"])
+    assert cold.replies() == [1, 1, 1, 999]
+    assert cold.reader.count == 0
+    cold.send(["XRANGE", "t", "-", "+", "COUNT", "1"], ["RENAME", "t", "u"], ["DUMP", "u"])
+    cold.read()
+    first, renamed, made = cold.replies()
+    assert (len(first), renamed) == (1, "OK")
+    cold.send(["RESTORE", "again", "0", made], ["XLEN", "again"])
+    assert cold.replies() == ["OK", 999]
+    assert isinstance(list_of(cold.engine, b"again").rows.stretches, list)
+    assert not list_of(cold.engine, b"again").rows.stretches  # ordinary entries, in memory

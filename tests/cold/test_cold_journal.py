@@ -337,8 +337,40 @@ def test_keys_that_move_during_a_rewrite(server, command, steps):
     server.cron()
     assert server.persistence.rewriting.count == 1
     assert server.restart().seen() == server.seen()
-    increments = [data for path, data in server.disk.names.items() if ".incr." in path]
-    assert not any(b"STREAMCOLD" in data.data for data in increments)
+    increments = [inode.data for path, inode in server.disk.names.items() if ".incr." in path]
+    assert not any(b"STREAMCOLD" in data for data in increments)
+
+
+def test_a_rewrite_that_would_begin_again_for_ever_writes_all_entries(server):
+    for key in (b"a", b"s"):
+        server.cool(key, 60)
+    server.at_once = False
+    journal, restarts = server.persistence.journal, 0
+    server.send("BGREWRITEAOF")
+    for _ in range(5):
+        rewrite = journal.rewrite
+        assert rewrite is not None
+        for _ in range(20):
+            if not rewrite.keys_done:
+                rewrite.step(lambda: True)
+        ours, theirs = (b"a", b"s") if b"a" in rewrite._waiting[0] else (b"s", b"a")
+        server.send("RENAME", theirs, ours)  # from one that is written to one that waits
+        server.send("COPY", ours, theirs)
+        if not rewrite.must_restart:
+            break
+        server.engine.cron()
+        assert journal.rewrite is None
+        restarts += 1
+        server.persistence.rewriting.begin_or_plan()
+    assert restarts == 3
+    server.at_once = True
+    server.end_turn()
+    server.cron()
+    assert server.persistence.rewriting.count == 1
+    assert server.restart().seen() == server.seen()
+    increments = [inode.data for path, inode in server.disk.names.items() if ".incr." in path]
+    assert not any(b"STREAMCOLD" in data for data in increments)
+    assert sum(data.count(b"XADD") for data in increments) >= 60
 
 
 def test_records_of_groups_need_no_block_at_a_start(server):

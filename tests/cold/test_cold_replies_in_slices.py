@@ -55,6 +55,20 @@ def test_a_reply_waits_for_its_blocks_part_by_part(host):
     nothing_is_left(host)
 
 
+def test_no_slice_is_made_while_its_blocks_are_read(host):
+    reader = host.open()
+    host.receive(reader, [[b"XRANGE", b"s", b"-", b"+"]])
+    host.settle(2)
+    assert reader.client.unfinished.is_waiting
+    reads, written = host.disk.operations, len(host.written(reader))
+    for _ in range(3):
+        host.engine.make_slices(reader.client)
+        host.turns()
+    assert (host.disk.operations, len(host.written(reader))) == (reads, written)
+    host.settle()
+    assert is_whole(reply_of(host, reader))
+
+
 @pytest.mark.parametrize(
     "meanwhile",
     [
@@ -87,6 +101,24 @@ def test_a_reply_in_reverse_order(host):
     nothing_is_left(host)
 
 
+@pytest.mark.parametrize("request_line", ["XRANGE s - +", "XREVRANGE s + -", "DUMP s"])
+def test_a_reply_ends_though_blocks_are_evicted_while_it_waits_for_others(host, request_line):
+    # Behind a block's last entry that is there come deleted ones: to go on takes this block and the next one.
+    index = next(iter(host.store.files._open.values())).index
+    edges = {one for row in range(index.rows) for one in (index.first_id(row) >> 64, index.last_id(row) >> 64)}
+    reader = host.open()
+    host.receive(reader, [[b"XDEL", b"s", *[b"%d-0" % one for one in sorted(edges)]]])
+    host.settle()
+    host.receive(reader, [request_line.encode().split(), [b"PING"]])
+    evict(host.engine)
+    for _ in range(300):
+        if not host.settle(1):
+            break
+        evict(host.engine)
+    assert host.written(reader).endswith(b"+PONG\r\n")
+    nothing_is_left(host)
+
+
 def test_other_commands_with_long_replies(host):
     for request, entries_of in (
         ([b"XREAD", b"STREAMS", b"s", b"0"], lambda reply: reply[0][1]),
@@ -105,11 +137,13 @@ def test_a_group_gets_all_at_once_and_again(host):
     host.receive(reader, [[b"XGROUP", b"CREATE", b"s", b"g", b"0"]])
     host.turns()
     for word in (b">", b"0"):
-        reader = host.open()
+        reader, jobs = host.open(), host.reader.count
+        evict(host.engine)
         host.receive(reader, [[b"XREADGROUP", b"GROUP", b"g", b"ann", b"STREAMS", b"s", word]])
         while host.settle(1):
             evict(host.engine)
         assert is_whole(reply_of(host, reader)[0][1])
+        assert word == b">" or host.reader.count > jobs + 3
     nothing_is_left(host)
 
 

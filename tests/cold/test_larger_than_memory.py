@@ -102,7 +102,6 @@ def test_switched_off_all_entries_come_back_into_memory(tmp_path):
     client.config_set("stream-memory", "0")
     until(lambda: "cold_files" not in client.info("persistence"))
     assert is_whole(server)
-    client.bgrewriteaof()
     until(lambda: not list((tmp_path / "appendonlydir").glob("*.seg")))
     client.config_set("stream-memory", "16mb")
     until(lambda: client.info("persistence")["cold_unwritten_bytes"] < LIMIT)

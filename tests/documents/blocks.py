@@ -47,7 +47,8 @@ def is_spark(block: Block) -> bool:
 
 
 _WITH_SHELLS_OF_THEIR_OWN: Final = tuple(
-    f"docs/{name}.md" for name in ("spark", "topics", "pipelines", "mqtt", "application", "two-machines")
+    f"docs/{name}.md"
+    for name in ("spark", "topics", "pipelines", "mqtt", "application", "two-machines", "large-streams")
 )
 
 # Who runs a block, by asking `blocks_for(__file__)` for those that are its own. Exactly one has to.
@@ -58,15 +59,7 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     ),
     "tests/documents/test_shell_blocks.py": lambda one: (
         one.language in ("sh", "console")
-        and one.document
-        not in (
-            "docs/spark.md",
-            "docs/topics.md",
-            "docs/pipelines.md",
-            "docs/mqtt.md",
-            "docs/application.md",
-            "docs/two-machines.md",
-        )
+        and one.document not in _WITH_SHELLS_OF_THEIR_OWN
         and not re.search(r"^(?:systemctl|docker|ssh) ", one.text, re.MULTILINE)
     ),
     "tests/documents/test_python_blocks.py": lambda one: (
@@ -87,6 +80,9 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
     ),
     "tests/replication/test_two_machines.py": lambda one: (
         one.document == "docs/two-machines.md" or (one.document == "docs/operations.md" and "ssh " in one.text)
+    ),
+    "tests/cold/test_large_streams_document.py": lambda one: (
+        one.document == "docs/large-streams.md" and one.language == "sh"
     ),
     "tests/mqtt/test_application_document.py": lambda one: one.document == "docs/application.md",
     "tests/mqtt/test_mqtt_document.py": lambda one: one.document == "docs/mqtt.md" and not is_spark(one),
@@ -111,6 +107,7 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
 
 # What no test can run, by how it begins, and why.
 NOT_RUN: Final = {
+    ("docs/large-streams.md", "   XADD"): "a drawing",
     ("ARCHITECTURE.md", "            bytes"): "a drawing",
     (
         "docs/guarantees.md",

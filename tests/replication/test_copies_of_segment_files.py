@@ -1,5 +1,6 @@
 """Replicas of a primary with cold segments: copies of its segment files beside a replica's own."""
 
+import gc
 import random
 import re
 
@@ -252,3 +253,44 @@ def test_a_power_cut_at_any_moment_of_a_copy_leaves_the_old_state_or_the_new_one
     assert seen(replica)[0] == new
     assert cuts["old"] > 20
     assert cuts["new"] > 1
+
+
+@pytest.fixture
+def no_collector():
+    """Have no cycle of references freed: on servers that is done once in a long time."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.interpreted(reason="a constant is replaced")
+@pytest.mark.parametrize("fails", [False, True], ids=["taken", "given up"])
+def test_files_of_a_state_that_is_no_more_go_without_the_collector(no_collector, monkeypatch, fails):
+    world, primary, replica = pair(6)
+    fill_primary(primary)
+    follow(world, replica, primary)
+    before = segments(replica)
+    replica.replication.link._must_copy = True
+    if fails:
+        monkeypatch.setattr("streamd.replication.taking_over.TakingOver.finish", lambda taking, note: _fail())
+    replica.replication.link.lost("the test")
+    if fails:
+        world.go_on(lambda: replica.replication.link.copies > 3)
+        monkeypatch.undo()
+    world.link_up(replica, primary)
+    world.settle()
+    assert seen(replica) == seen(primary)
+    assert len(segments(replica)) == 2
+    assert not {*segments(replica)} & {*before}
+    primary.begin("FLUSHALL")
+    primary.ask("BGREWRITEAOF")
+    world.link_up(replica, primary)
+    replica.ask("BGREWRITEAOF")
+    world.settle()
+    world.go_on(lambda: not segments(replica))
+    assert not segments(primary)
+
+
+def _fail():
+    raise OSError(5, "the test")

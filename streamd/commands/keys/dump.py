@@ -10,8 +10,8 @@ from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
 from streamd.commands.stream.iid_times import record_window
 from streamd.data.types import KeyValue, type_of
-from streamd.rdb.bytes import BadData, BadFooter, TooLarge
-from streamd.rdb.payload import ask_for, payload_in_steps, payload_of, value_in
+from streamd.rdb.bytes import BadData, BadFooter
+from streamd.rdb.payload import ask_for, check_size, payload_in_steps, payload_of, value_in
 from streamd.resp.types import Later, Reply, Sliced
 from streamd.stream.stream import Stream
 
@@ -35,6 +35,7 @@ def dump(context: Context, args: list[bytes]) -> Reply:
     if kind.elements(value) <= SLICED_ITEMS_MIN:
         ask_for(value)
         return payload_of(value)
+    check_size(value)
     copied: KeyValue = (kind.snapshot or kind.copy)(value)
     return Sliced(Later(_steps(copied)), kind.memory_bytes(copied, _SAMPLES))
 
@@ -42,7 +43,7 @@ def dump(context: Context, args: list[bytes]) -> Reply:
 def _steps(value: KeyValue) -> Iterator[Reply]:
     try:
         yield from payload_in_steps(value)
-    except TooLarge as error:
+    except CommandError as error:  # it is too large, or a block is damaged
         yield error.as_reply()
 
 

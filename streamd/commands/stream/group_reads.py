@@ -79,8 +79,7 @@ class Share:
         assert group_name is not None
         records = len(context.state.records or ())
         consumer = need_consumer(context, key, group_name, self.group, self.options.consumer)
-        with self.stream.log.at_once():
-            self._deliver_to(consumer, group_name)
+        self._deliver_to(consumer, group_name)
         record_seen(context, key, group_name, consumer, since=records)
 
     def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
@@ -119,26 +118,26 @@ class History(Share):
             self.reply = LongArray(len(ids), _shown_in_slices(log.copy(), ids))
             self.ids = ids if self.stream.has_all_behind(ids[0]) else log.held(ids)
             return
-        held = log.held(ids)
-        if ids and not budget.sizes_count and len(held) == len(ids):
-            log.require_ids(ids)
+        if ids and not budget.sizes_count:
             parts = parts_in_a_row(log, ids)
             if parts is not None:
+                # They stand in the log one behind the other, as mostly.
                 budget.spend(len(ids))
                 self.reply = Parts([b"*%d\r\n" % len(ids), *parts])
                 self.ids = ids
                 return
-        self._read_each(ids, held, budget)
+        self._read_each(ids, budget)
 
-    def _read_each(self, ids: list[int], held: list[int], budget: ReadBudget) -> None:
-        """Find entries one by one; held: the IDs of those that are not deleted."""
-        log, left = self.stream.log, set(held)
+    def _read_each(self, ids: list[int], budget: ReadBudget) -> None:
+        """Find entries one by one."""
+        log = self.stream.log
+        is_held = log.holding(ids)
         if not budget.sizes_count:
-            log.require_ids(held)
+            log.require_ids(filter(is_held, ids))
         shown: list[Reply] = []
-        find = _finder(log, held)
+        find = _finder(log, ids)
         for entry_id in ids:
-            fields = find(entry_id) if entry_id in left else None
+            fields = find(entry_id) if is_held(entry_id) else None
             entry: Reply = [format_id(entry_id), NULL_ARRAY if fields is None else fields]
             if not budget.admit(len(encode(entry, self.context.client.protocol)) if budget.sizes_count else 0):
                 break
@@ -246,7 +245,7 @@ class Delivery(Share):
             self.reply = budget.take(log, start, ID_MAX, self.ids)[1]
 
     def _search(self, wanted: EntryFilter, budget: ReadBudget) -> list[bytes]:
-        """Return the RESP of the next entries that the group's filter lets through; with `claims` each entry's apart."""
+        """Return the RESP of the next entries that the group's filter lets through, with `claims` each one apart."""
         log = self.stream.log
         index = self.stream.index_of(wanted.field)
         count = budget.entries_left
@@ -327,9 +326,11 @@ class Delivery(Share):
         if passed_id is not None:
             if passed_id <= group.last_id:
                 return
-            self.stream.pass_to(group, passed_id)
+            with self.stream.log.at_once():
+                self.stream.pass_to(group, passed_id)
         elif ids:
-            self.stream.advance(group, ids)
+            with self.stream.log.at_once():
+                self.stream.advance(group, ids)
         else:
             return
         if not ids:

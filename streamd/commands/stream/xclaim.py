@@ -1,6 +1,6 @@
 """XCLAIM: give pending entries of a group to another consumer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import lt
 
@@ -21,7 +21,7 @@ from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_id
 from streamd.stream.groups.group import Group
-from streamd.stream.groups.pending import PendingEntry, again
+from streamd.stream.groups.pending import again
 from streamd.stream.stream import Stream
 
 
@@ -62,13 +62,8 @@ def _needed(group: Group, ids: list[int], options: _Options, until_ms: int | Non
         if entry is None:
             if options.force:
                 yield entry_id
-        elif not options.just_id and _is_idle(entry, until_ms):
+        elif not options.just_id and (until_ms is None or entry[1] is None or entry[2] <= until_ms):
             yield entry_id
-
-
-def _is_idle(entry: PendingEntry, until_ms: int | None) -> bool:
-    """Return whether a pending entry has no owner or was delivered up to `until_ms`; None for any time."""
-    return until_ms is None or entry[1] is None or entry[2] <= until_ms
 
 
 @command(
@@ -102,11 +97,11 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     if time_ms is None or not 0 <= time_ms <= now_ms:
         time_ms = now_ms  # an impossible time counts as now: the client's clock may be a little ahead
     until_ms = now_ms - min_idle_ms if min_idle_ms else None
-    held = {*stream.log.held(sorted(entry_id for entry_id in ids if entry_id in group.pending))}
+    is_held = stream.log.holding(filter(group.pending.__contains__, ids))
     stream.log.require_ids(_needed(group, ids, options, until_ms))
 
     with stream.log.at_once():
-        parts = _claim(context, args, stream, group, ids, held, options, time_ms, until_ms)
+        parts = _claim(context, args, stream, group, ids, is_held, options, time_ms, until_ms)
     return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
 
 
@@ -116,33 +111,34 @@ def _claim(
     stream: Stream,
     group: Group,
     ids: list[int],
-    held: set[int],
+    is_held: Callable[[int], bool],
     options: _Options,
     time_ms: int,
     until_ms: int | None,
 ) -> list[bytes]:
-    """Give entries to the consumer and record that; return the RESP of each. held: the pending ones that exist."""
+    """Give entries to the consumer and record that; return the RESP of each. is_held: of pending ones."""
     key, group_name, now_ms = args[1], args[2], context.now_ms
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
         group.last_id = options.last_id
     consumer = need_consumer(context, key, group_name, group, args[3])
     parts: list[bytes] = []
+    forced: set[int] = set()
     for entry_id in ids:
         entry = group.pending.get(entry_id)
         if entry is None:
             if not options.force or entry_id not in stream.log:
                 continue
-            held.add(entry_id)
+            forced.add(entry_id)
             count = 1
-        elif entry_id not in held:
+        elif not is_held(entry_id) and entry_id not in forced:
             group.pending.remove(entry_id)
             record_removed(context, key, group_name, [entry_id])
             continue
-        elif not _is_idle(entry, until_ms):
-            continue
         else:
-            count = entry[3]
+            _, owner, delivered_ms, count = entry
+            if until_ms is not None and owner is not None and delivered_ms > until_ms:
+                continue
         if options.count >= 0:
             count = options.count
         elif not options.just_id:

@@ -146,7 +146,7 @@ class _Attempt:
         self.is_unfinished = False
         claims = options.claim_idle_ms is not None
         repeats = len(options.keys) > 1 and len({*options.keys}) < len(options.keys)
-        shares: list[tuple[bytes, Share]] = []
+        shares: list[Share] = []
         # All streams are read before any is changed: entries may have to be waited for, by a read that starts again.
         for key, (stream, group), after_id in zip(options.keys, groups, self.after, strict=True):
             budget.next_stream(key)
@@ -158,7 +158,7 @@ class _Attempt:
                 share = History(context, key, options, stream, group, after_id)
             else:
                 share = Delivery(context, key, options, stream, group, claims, stop)
-            shares.append((key, share))
+            shares.append(share)
             if repeats:
                 with stream.log.at_once():  # the next one may be the same stream, and sees what this one changes
                     share.read(budget)
@@ -167,12 +167,12 @@ class _Attempt:
                 share.read(budget)
         found: list[tuple[Reply, Reply]] = []
         pinned = 0
-        for key, share in shares:
+        for share in shares:
             if not repeats:
                 share.apply()
             self.is_unfinished |= share.is_unfinished
             if share.reply is not None:
-                found.append((key, share.reply))
+                found.append((share.key, share.reply))
                 if type(share.reply) is LongArray:
                     pinned += pinned_bytes(share.stream.log, len(share.stream))
         if not found:

@@ -2,7 +2,7 @@
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -293,6 +293,12 @@ class Log(Tail):
         return self._tail_bytes + (0 if self._sealed is None else self._sealed.content_bytes)
 
     @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes, those included that are not in memory."""
+        average = self._tail_bytes // max(1, len(self._ids))
+        return average if self._sealed is None else max(average, self._sealed.average_bytes)
+
+    @property
     def _tail_bytes(self) -> int:
         size = _EMPTY_BYTES
         texts = self._texts
@@ -322,6 +328,10 @@ class Log(Tail):
         sealed_ids = bisect_left(ids, self._ids[0]) if self._ids else len(ids)
         found = [] if self._sealed is None else self._sealed.held(ids[:sealed_ids])
         return found + [entry_id for entry_id in ids[sealed_ids:] if entry_id in self]
+
+    def holding(self, ids: Iterable[int]) -> Callable[[int], bool]:
+        """Return a function that says which of some entries, which were once there, still are. Raises: Absent."""
+        return self.__contains__ if self._shelf is None else {*self.held(sorted(ids))}.__contains__
 
     def note_missing(self, entry_id: int) -> None:
         """Note an ID that no entry has, though `holds_pending` may be asked for it: up to it, if it is behind all."""

@@ -258,6 +258,11 @@ class SegmentList:
         """About the memory that all entries would take, those included that are not in memory."""
         return self.memory_bytes
 
+    @property
+    def average_bytes(self) -> int:
+        """About the memory that an entry takes, those included that are not in memory."""
+        return self.memory_bytes // max(1, self.live_count)
+
     def first_id(self) -> int | None:
         """Return the ID of the first entry, or None."""
         if len(self.segments) > self.head and self.segments[self.head].live is None:

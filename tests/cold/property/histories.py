@@ -80,10 +80,10 @@ def _write(outcome: Outcome, choose: Random, steps: int) -> None:
     restarts = seed % 3 == 0
     for number in range(steps):
         author.state, author.is_exact = pair.plain.engine.state, pair.is_exact
-        outcome.add(_next(author, pair, choose, number, restarts))
+        outcome.add(_next(author, pair, choose, number, restarts, seed % 7 == 4))
 
 
-def _next(author: ColdAuthor, pair: Pair, choose: Random, number: int, restarts: bool) -> Step:
+def _next(author: ColdAuthor, pair: Pair, choose: Random, number: int, restarts: bool, turns: bool) -> Step:
     salt = choose.getrandbits(32)
     at = choose.randrange(LISTENER)
     client = pair.plain.clients[at].client
@@ -107,14 +107,28 @@ def _next(author: ColdAuthor, pair: Pair, choose: Random, number: int, restarts:
     if kind < 0.35:
         return Step(salt, "limit", choose.choice(LIMITS))
     if restarts and kind < 0.36:
-        return Step(salt, "restart", choose.random() < 0.5)
+        return Step(salt, "restart", choose.choice(["in order", "kill", "power"]))
+    if restarts and kind < 0.362 and pair.plain.clients[0].client.waiter is None:
+        return Step(salt, "reload", choose.choice([b"RELOAD", b"LOADAOF"]))
+    if turns and kind < 0.38:
+        return Step(salt, choose.choice(["off", "on", "on"]))
     if kind < 0.55:
         parts = []
         for one in range(LISTENER):
             author.db = pair.plain.clients[one].client.db
             parts.append((one, [author.reading() for _ in range(choose.choice([0, 1, 1, 2]))]))
         return Step(salt, "burst", parts)
-    if kind < 0.62:
+    if kind < 0.59:
+        parts = []
+        for one in range(LISTENER):
+            author.db = pair.plain.clients[one].client.db
+            parts.append((one, author.exact_all(author.reads())))
+        return Step(salt, "reads", parts)
+    if kind < 0.63:
+        return Step(salt, "send", (at, author.exact_all(author.alike())))
+    if kind < 0.66 and not author.in_transaction:
+        return Step(salt, "send", (at, author.exact_all(author.sequence())))
+    if kind < 0.7:
         return Step(salt, "send", (at, author.exact_all(author.pipeline(client))))
     return Step(salt, "send", (at, [author.request(client)]))
 
@@ -150,7 +164,7 @@ def as_text(history: list[Step]) -> str:
     for step in history:
         if step.kind == "send":
             lines.append(text_of([step.what]))
-        elif step.kind == "burst":
+        elif step.kind in ("burst", "reads"):
             lines.append("at once:")
             lines += ["  " + text_of([one]) for one in step.what if one[1]]
         else:

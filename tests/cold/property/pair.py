@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from streamd.base.clock import ManualClock
 from streamd.stream.log.absent import Absent
-from tests.cold.property.sides import LISTENER, PROTOCOLS, ColdSide, Side, Words
+from tests.cold.property.sides import PROTOCOLS, ColdSide, Side, Words
 from tests.crash import restartable
 from tests.differential.allowances import UNFIT
 from tests.differential.replies import Reply, parse_all
@@ -57,11 +57,18 @@ class Step:
 
 @contextmanager
 def small() -> Iterator[None]:
-    """Have small blocks, and short waits of the mover."""
+    """Have small blocks and short waits of the mover, and all handlers watched that the servers of tests share."""
+    handlers = [(command, command.handler) for command in restartable._COMMANDS.leaves()]
     with ExitStack() as stack:
         for name, number in SMALL.items():
             stack.enter_context(patch(name, number))
-        yield
+        for command, handler in handlers:
+            command.handler = partial(Order.noted, handler)
+        try:
+            yield
+        finally:
+            for command, handler in handlers:
+                command.handler = handler
 
 
 class Order:
@@ -69,15 +76,6 @@ class Order:
 
     state: Any = None
     log: list[tuple[int, Words]] = []
-
-    @classmethod
-    def watch(cls) -> None:
-        """Have all handlers of the table that the servers of tests share noted."""
-        if getattr(restartable, "is_watched", False):
-            return
-        restartable.is_watched = True  # type: ignore[attr-defined]
-        for command in restartable._COMMANDS.leaves():
-            command.handler = partial(cls.noted, command.handler)
 
     @classmethod
     def noted(cls, handler: Any, context: Any, request: Words) -> Any:
@@ -101,7 +99,6 @@ class Pair:
     """Both servers, empty, with the same clients."""
 
     def __init__(self, limit_bytes: int) -> None:
-        Order.watch()
         self.counts: Counter[str] = Counter()
         self.clock = ManualClock(1_700_000_000_000)
         self.plain = Side(self.clock)
@@ -118,7 +115,6 @@ class Pair:
         at, requests = what
         requests = [self._with_ids(one) for one in requests if _is_fit(one)]
         waiting = self._waiters()
-        several = len(requests) > 1 or any(one[0].upper() in (b"EXEC", b"EVAL", b"FCALL") for one in requests)
         if waiting and len(requests) > 1 and at not in waiting:
             requests = requests[:1]
         if not requests:
@@ -149,21 +145,54 @@ class Pair:
         for at, requests in left.items():
             self.counts["requests"] += len(requests)
             self.cold.send(at, requests)
+        numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
+        lost = self._lose_one(chance, [*left])
         self.cold.settle(chance)
         Order.state = None
-        numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
         for client_id, request in Order.log:
             requests = left.get(numbers.get(client_id, -1), [])
+            # (A request that was refused before has no handler: it goes before the next one of its client.)
             while request in requests:
-                self.plain.send(numbers[client_id], [requests.pop(0)])
+                first = requests.pop(0)
+                self.plain.send(numbers[client_id], [first])
                 self.plain.settle(chance)
-                if not requests or True:
+                if first == request:
                     break
         for at, requests in left.items():
-            for request in requests:
+            for request in requests if at != lost else ():
                 self.plain.send(at, [request])
                 self.plain.settle(chance)
+        if lost is not None:
+            self.plain.lose(lost)
+            self.cold.received(lost)
         self._compare(what)
+
+    def _reads(self, chance: random.Random, what: list[tuple[int, list[Words]]]) -> None:
+        """Let several clients send in one turn what changes nothing, so that its order does not count."""
+        if self._waiters() or any(one.client.transaction is not None for one in self.plain.clients):
+            return
+        if chance.random() < 0.7:
+            self.cold.evict(chance)
+        is_shared = chance.random() < 0.7
+        for side in (self.plain, self.cold):
+            for at, requests in what:
+                if requests:
+                    side.send(at, requests, is_shared)
+            side.settle(chance)
+        self._compare(what)
+
+    def _lose_one(self, chance: random.Random, clients: list[int]) -> int | None:
+        """Have a client of the cold server go away, seldom: what it has sent and was not executed is dropped."""
+        if not clients or chance.random() > 0.1:
+            return None
+        for _ in range(chance.randrange(3)):
+            if self.cold.reader.waiting:
+                self.cold.reader.waiting[0].wait()
+        lost = chance.choice(clients)
+        if self.cold.clients[lost].client.waiter is not None:
+            self.counts["lost while they waited"] += 1
+        self.cold.lose(lost)
+        return lost
 
     def _time(self, chance: random.Random, milliseconds: int) -> None:
         self.clock.advance(milliseconds)
@@ -195,13 +224,30 @@ class Pair:
 
     def _limit(self, chance: random.Random, what: int) -> None:
         self.cold.limit_bytes = what
-        self.cold.store.set_limit(what)
+        if self.cold.store is not None and self.cold.store.limit_bytes:
+            self.cold.store.set_limit(what)
 
-    def _restart(self, chance: random.Random, is_clean: bool) -> None:
+    def _off(self, chance: random.Random, what: None) -> None:
+        self.counts["turned off"] += 1
+        self.cold.turn_off()
+
+    def _on(self, chance: random.Random, what: None) -> None:
+        self.cold.turn_on()
+
+    def _reload(self, chance: random.Random, word: bytes) -> None:
+        self.is_exact = True
+        for side in (self.plain, self.cold):
+            side.send(0, [[b"DEBUG", word]])
+            side.settle(chance)
+            for at in range(len(PROTOCOLS)):
+                side.received(at)  # (Its events are those of the journal, which is rewritten at other times.)
+        self.check_state()
+
+    def _restart(self, chance: random.Random, how: str) -> None:
         self.counts["restarts"] += 1
         self.is_exact = True
         for side in (self.plain, self.cold):
-            side.restart(is_clean)
+            side.restart(how, chance.getrandbits(32))
         self.check_state()
 
     # -- comparing ------------------------------------------------------------------------------------------------
@@ -209,9 +255,7 @@ class Pair:
     def _waiters(self) -> dict[int, bool]:
         """Return which clients are blocked, and whether they have sent more."""
         return {
-            at: bool(one.client.backlog)
-            for at, one in enumerate(self.plain.clients)
-            if one.client.waiter is not None
+            at: bool(one.client.backlog) for at, one in enumerate(self.plain.clients) if one.client.waiter is not None
         }
 
     def _with_ids(self, request: Words) -> Words:
@@ -231,6 +275,13 @@ class Pair:
             if left != right or pushes[0] != pushes[1]:
                 shown = _first_difference([*map(_text, left), pushes[0]], [*map(_text, right), pushes[1]], "replies")
                 raise Difference(f"client {at}, {what!r}\n  {shown}")
+        for at in range(len(PROTOCOLS)):
+            is_closed = [side.transports[side.clients[at]].closed for side in (self.plain, self.cold)]
+            if is_closed[0] != is_closed[1]:
+                raise Difference(f"client {at}, {what!r}\n closed: plain, cold {is_closed}")
+            if is_closed[0]:
+                self.plain.lose(at)
+                self.cold.lose(at)
         self.plain.check()
         self.cold.check()
         if self.cold.bugs:
@@ -249,6 +300,10 @@ class Pair:
     def end(self, chance: random.Random) -> None:
         """Compare all once more; with all cold work done. Raises: Difference."""
         self.check_state()
+        # (keyspace_hits differ: a request that waited looks its keys up again.)
+        errors = [side.engine.state.stats.errors for side in (self.plain, self.cold)]
+        if errors[0] != errors[1]:
+            raise Difference(f"counts of errors: plain, cold {errors}")
         self.cold.end()
         self.cold.work_out()
         self.check_state()

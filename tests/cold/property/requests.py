@@ -12,7 +12,8 @@ from tests.differential.words import GROUPS, STREAMS
 LENGTH_MAX = 600
 _LIBRARY = b"""#!lua name=cold
 redis.register_function{function_name='ranges', callback=function(keys, args)
-  return {redis.call('XRANGE', keys[1], '-', '+', 'COUNT', args[1]), redis.call('XREVRANGE', keys[1], '+', '-', 'COUNT', 3)}
+  local some = redis.call('XRANGE', keys[1], '-', '+', 'COUNT', args[1])
+  return {some, redis.call('XREVRANGE', keys[1], '+', '-', 'COUNT', 3)}
 end, flags={'no-writes'}}
 redis.register_function('moves', function(keys, args)
   local some = redis.call('XRANGE', keys[1], args[1], '+', 'COUNT', 3)
@@ -21,7 +22,8 @@ redis.register_function('moves', function(keys, args)
 end)"""
 _SCRIPTS = [
     b"return redis.pcall('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', 5)",
-    b"local n = redis.pcall('XDEL', KEYS[1], ARGV[1]) return {n, redis.pcall('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 4)}",
+    b"local n = redis.pcall('XDEL', KEYS[1], ARGV[1]) "
+    b"return {n, redis.pcall('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 4)}",
     b"redis.pcall('XTRIM', KEYS[1], 'MINID', ARGV[1]) return redis.pcall('XINFO', 'STREAM', KEYS[1])",
     b"return redis.pcall('XREAD', 'COUNT', 4, 'STREAMS', KEYS[1], ARGV[1])",
 ]
@@ -108,6 +110,65 @@ class ColdAuthor(Author):
         self.may_block = True
         return self.exact(words) if self.is_exact else words
 
+    def alike(self) -> list[Words]:
+        """Return requests that are alike, which a server may execute as one."""
+        key = self.choose.choices(STREAMS, (5, 3, 2))[0]
+        group, consumer = self.group(key), self.consumer()
+        kind = self.choose.randrange(10)
+        number = b"%d" % self.choose.choice([1, 2, 5])
+
+        def one() -> Words:
+            ids = [self.some_id(key) for _ in range(self.choose.choice([1, 1, 3]))]
+            return [
+                [b"XRANGE", key, ids[0], b"+", b"COUNT", number],
+                [b"XRANGE", key, ids[0], ids[0]],
+                [b"XREVRANGE", key, ids[0], b"-", b"COUNT", number],
+                [b"XDEL", key, *ids],
+                [b"XACK", key, group, *ids],
+                [b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", number, b"STREAMS", key, b">"],
+                [b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", number, b"STREAMS", key, ids[0]],
+                [b"XCLAIM", key, group, consumer, b"0", *ids],
+                [b"XREAD", b"COUNT", number, b"STREAMS", key, ids[0]],
+                [b"XACKDEL", key, group, b"IDS", b"%d" % len(ids), *ids],
+            ][kind]
+
+        return [one() for _ in range(self.choose.choice([3, 8, 20]))]
+
+    def reads(self) -> list[Words]:
+        """Return requests that change nothing."""
+        if self.often(0.4):
+            found = self.alike()
+            return found if found[0][0] in (b"XRANGE", b"XREVRANGE", b"XREAD") else found[:0]
+        self.may_block = False
+        return [self.choose.choice([self.xrange, self.xread, self.xpending, self.xinfo])() for _ in range(2)]
+
+    def sequence(self) -> list[Words]:
+        """Return requests of which each changes what the connection does with the next one."""
+        self.in_transaction = False
+
+        def one() -> Words:
+            return self.reading()
+
+        return self.choose.choice(
+            [
+                lambda: [[b"CLIENT", b"REPLY", b"SKIP"], one(), one()],
+                lambda: [[b"CLIENT", b"REPLY", b"OFF"], one(), one(), [b"CLIENT", b"REPLY", b"ON"]],
+                lambda: [
+                    [b"CLIENT", b"TRACKING", b"OFF"],
+                    [b"CLIENT", b"TRACKING", b"ON", b"OPTIN"],
+                    [b"CLIENT", b"CACHING", b"YES"],
+                    self.xrange(),
+                    self.xrange(),
+                    [b"CLIENT", b"TRACKING", b"OFF"] if self.often(0.5) else [b"PING"],
+                ],
+                lambda: [one(), [b"QUIT"]],
+                lambda: [one(), [b"RESET"]],
+                lambda: [[b"MULTI"], one(), one(), one(), [b"EXEC"], one()],
+                lambda: [[b"WATCH", b"s", b"t"], self.xrange(), [b"MULTI"], one(), one(), [b"EXEC"]],
+                lambda: [[b"SELECT", b"1"], one(), [b"SELECT", b"0"], one()],
+            ]
+        )()
+
     def about_streams(self) -> Words:
         """Return what streamd alone has, or what needs many old entries."""
         key = self.choose.choices(STREAMS, (5, 3, 2))[0]
@@ -117,7 +178,11 @@ class ColdAuthor(Author):
         kind = self.choose.randrange(19)
         if group not in self.groups_of(key) and self.often(0.4):
             return [b"XGROUP", b"CREATE", key, group, self.pick([b"0", b"0", b"$", any_id])]
-        condition = [b"FIELD", b"f", *self.choose.choice([[b"GLOB", b"a*"], [b"GLOB", b"*1*"], [b"EQ", b"v"], [b"MQTT", b"#"]])]
+        condition = [
+            b"FIELD",
+            b"f",
+            *self.choose.choice([[b"GLOB", b"a*"], [b"GLOB", b"*1*"], [b"EQ", b"v"], [b"MQTT", b"#"]]),
+        ]
         if kind == 0:
             also = [b"BLOCK", b"0", b"ALSO", self.pick(STREAMS), any_id] if self.often(0.2) and self.may_block else []
             if also and (also[3] == key or self.in_transaction):
@@ -159,7 +224,19 @@ class ColdAuthor(Author):
         if kind == 17:
             ids = [self.some_id(key) for _ in range(self.choose.choice([5, 20]))]
             return [b"XDEL", key, *ids]
-        return [b"XREADGROUP", b"GROUP", group, self.consumer(), b"CLAIM", b"0", b"COUNT", number, b"STREAMS", key, b">"]
+        return [
+            b"XREADGROUP",
+            b"GROUP",
+            group,
+            self.consumer(),
+            b"CLAIM",
+            b"0",
+            b"COUNT",
+            number,
+            b"STREAMS",
+            key,
+            b">",
+        ]
 
 
 _RUINOUS = {b"DEL", b"UNLINK", b"RENAME", b"FLUSHDB", b"SWAPDB", b"MOVE", b"SET", b"EXPIRE", b"PEXPIRE", b"EXPIREAT"}

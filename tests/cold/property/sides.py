@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from streamd.base.clock import ManualClock
-from streamd.cold.cold_list import ColdList
 from streamd.cold.files import REPLY
 from streamd.cold.mover import Mover
+from streamd.cold.store import ColdStore
 from streamd.durability.persistence import Persistence
 from streamd.net.connection import Connection
-from streamd.stream.stream import Stream
+from streamd.net.moving import lists_of
 from tests.cold.jobs_at_hand import JobsAtHand
 from tests.connected import Host, encoded
 from tests.crash.restartable import DIRECTORY, Restartable
@@ -23,6 +23,16 @@ PROTOCOLS = [2, 3, 2, 3]
 # The last client has the keyspace events.
 LISTENER = len(PROTOCOLS) - 1
 Words = list[bytes]
+
+
+def counted(counts: dict[str, int], name: str, work: Any) -> Any:
+    """Return a function that counts how often it calls another one."""
+
+    def run(*arguments: Any) -> Any:
+        counts[name] += 1
+        return work(*arguments)
+
+    return run
 
 
 class ColdRestartable(Restartable):
@@ -61,11 +71,10 @@ class Side(Host):
         self.engine.want_turn = self._want_turn
         self.clients: list[Connection] = []
         self.read: list[int] = []
-        for protocol in PROTOCOLS:
-            connection = self.open()
-            self.clients.append(connection)
+        for number in range(len(PROTOCOLS)):
+            self.clients.append(None)  # type: ignore[arg-type]
             self.read.append(0)
-            self.receive(connection, [[b"HELLO", b"%d" % protocol]], is_shared=False)
+            self.connect(number)
         self.turns()
         self.receive(self.clients[0], [[b"CONFIG", b"SET", b"notify-keyspace-events", b"AKE"]], is_shared=False)
         # (A server whose disk does not keep up refuses to grow; not one that has a bound.)
@@ -74,6 +83,12 @@ class Side(Host):
         self.turns()
         for number in range(len(PROTOCOLS)):
             self.received(number)
+
+    def connect(self, number: int) -> None:
+        """Connect a client, which says its protocol."""
+        connection = self.clients[number] = self.open()
+        self.read[number] = 0
+        self.receive(connection, [[b"HELLO", b"%d" % PROTOCOLS[number]]], is_shared=False)
 
     def _want_turn(self) -> None:
         self.wants_turn = True
@@ -108,13 +123,25 @@ class Side(Host):
         self.restartable.persistence.rewriting.plan()
         self.restartable.cron()
 
-    def restart(self, is_clean: bool) -> None:
-        """End the server, at once or in order, and start it again."""
-        if is_clean:
+    def restart(self, how: str, seed: int) -> None:
+        """End the server in order, by a kill, or by a loss of power, and start it again."""
+        if how == "in order":
             failure = self.restartable.persistence.close()
             assert failure is None, failure
         self.check()
-        self.begin(self.restartable.disk.kill())
+        disk = self.restartable.disk
+        self.begin(disk.cut_power(seed) if how == "power" else disk.kill())
+
+    def lose(self, number: int) -> None:
+        """Forget a client and what it waits for, and connect another one in its place."""
+        connection = self.clients[number]
+        assert connection.client is not None
+        self.engine.disconnect(connection.client)
+        connection.connection_lost(None)
+        self.soon = [one for one in self.soon if one is not connection]
+        self.connect(number)
+        self.turns()
+        self.received(number)
 
     def seen(self) -> Any:
         """Return all that clients see."""
@@ -142,75 +169,94 @@ class ColdSide(Side):
 
     def begin(self, disk: SimulatedDisk | None) -> None:
         super().begin(disk)
-        store = self.engine.state.cold
-        assert store is not None
-        self.store = store
-        store.set_limit(self.limit_bytes)
         self.restartable.disk.is_cached = False
         self.reader = JobsAtHand()
         self.engine.absences.submit = self.reader.submit
         self.thread = JobsAtHand()
-        rewriting = self.restartable.persistence.rewriting
-        self.mover = Mover(store, self.clock, self.thread.submit, self.lists, rewriting.plan, self._note_bug)
+        absences, counts = self.engine.absences, self.counts
+        absences._enter = counted(counts, "absences", absences._enter)  # type: ignore[method-assign]
+        absences._calls.answer = counted(counts, "read in place", absences._calls.answer)  # type: ignore[method-assign]
+        self.engine.make_slices.__self__._pause = counted(counts, "pauses", absences.pause)  # type: ignore[attr-defined]
+        self.store: ColdStore | None = None
+        self.mover: Mover | None = None
+        self.look()
+        assert self.store is not None
+
+    def look(self) -> None:
+        """Have a mover if there is a store."""
+        store = self.engine.state.cold
+        if store is self.store:
+            return
+        if self.mover is not None:
+            self.mover.close()
+        self.store, self.mover = store, None
+        if store is not None:
+            store.set_limit(self.limit_bytes)
+            rewriting, keyspace = self.restartable.persistence.rewriting, self.engine.state.keyspace
+            self.mover = Mover(
+                store, self.clock, self.thread.submit, lambda: lists_of(keyspace), rewriting.plan, self._note_bug
+            )
+            self._count(store, self.mover)
         self.engine.state.mover = self.mover
-        self._count()
 
-    def _count(self) -> None:
-        """Count what goes on in this server."""
-        counts, files, store, absences = self.counts, self.store.files, self.store, self.engine.absences
-        read, enter, evicted = files.read, absences._enter, store.cache._evict
-        merge = self.mover._survey_and_merge
+    def turn_off(self) -> None:
+        """Have all entries in memory."""
+        self.restartable.persistence.set_stream_memory(0)
+        self.keep_journal()
 
-        def counted(name: str, work: Any) -> Any:
-            def run(*arguments: Any) -> Any:
-                counts[name] += 1
-                return work(*arguments)
+    def turn_on(self) -> None:
+        """Have entries in segment files again."""
+        if self.store is None or not self.store.limit_bytes:
+            self.restartable.persistence.set_stream_memory(self.limit_bytes)
+            self.keep_journal()
 
-            return run
-
-        files.read = counted("blocks read", read)  # type: ignore[method-assign]
-        absences._enter = counted("absences", enter)  # type: ignore[method-assign]
-        store.cache._evict = counted("evictions", evicted)  # type: ignore[method-assign]
+    def _count(self, store: ColdStore, mover: Mover) -> None:
+        """Count what goes on in a store."""
+        counts, files, cache, merge = self.counts, store.files, store.cache, mover._survey_and_merge
+        files.read = counted(counts, "blocks read", files.read)  # type: ignore[method-assign]
+        cache._evict = counted(counts, "evictions", cache._evict)  # type: ignore[method-assign]
+        files.create = counted(counts, "files", files.create)  # type: ignore[method-assign]
 
         def merged(output: Any) -> Iterator[bool]:
-            for one in merge(output):
-                yield one
+            yield from merge(output)
             if output.rows:
                 counts["merges"] += 1
 
-        self.mover._survey_and_merge = merged  # type: ignore[method-assign]
-        files.create = counted("files", files.create)  # type: ignore[method-assign]
+        mover._survey_and_merge = merged  # type: ignore[method-assign]
 
     def _note_bug(self, error: BaseException) -> None:
         self.bugs.append("".join(traceback.format_exception(error)))
-
-    def lists(self) -> Iterator[ColdList | None]:
-        """Yield the lists of all streams."""
-        for db in self.engine.state.keyspace:
-            for value in [*db.values.values()]:
-                if type(value) is Stream and isinstance(value.log.sealed, ColdList):
-                    yield value.log.sealed
-        yield None
 
     # What goes on beside the clients.
 
     def work(self, chance: random.Random) -> None:
         """Do some of what goes on in a server with segment files."""
         kind = chance.random()
-        if kind < 0.35:
+        if kind < 0.35 and self.mover is not None:
             self.mover.tick(lambda: chance.random() < 0.1)
         elif kind < 0.6:
             self.thread.run_one()
         elif kind < 0.7:
             self.restartable.beside.run_one()
-            self.engine.cron()
+            self.keep_journal()
         elif kind < 0.9:
             self.evict(chance)
         else:
-            self.engine.cron()
+            self.keep_journal()
+
+    def keep_journal(self) -> bool:
+        """Have the journal do what is due; other chores of the cron are seen by clients, and both servers have them at
+        the same time.
+        """
+        more = self.restartable.persistence.tick()
+        self.look()
+        self.engine.end_turn()
+        return more
 
     def evict(self, chance: random.Random) -> None:
         """Forget blocks that nothing holds, each with some probability."""
+        if self.store is None:
+            return
         cache = self.store.cache
         share = chance.choice((0.3, 1, 1))
         for key in [key for key, one in cache._blocks.items() if not one.pins]:
@@ -237,6 +283,8 @@ class ColdSide(Side):
 
     def move(self, chance: random.Random) -> None:
         """Have all that can be moved moved, unless moving waits."""
+        if self.mover is None:
+            return
         self.mover.move_all(lambda: None)
         for _ in range(chance.choice((1, 5, 30))):
             self.mover.tick(lambda: False)
@@ -245,18 +293,22 @@ class ColdSide(Side):
     def work_out(self) -> None:
         """Do all jobs and what follows them."""
         for _ in range(30):
-            more = self.mover.tick(lambda: False)
+            more = self.mover is not None and self.mover.tick(lambda: False)
             more = self.thread.run_one() or more
             more = self.restartable.beside.run_one() or more
-            more = self.engine.cron() or more
+            more = self.keep_journal() or more
             if not more:
                 break
 
-    def restart(self, is_clean: bool) -> None:
+    def pass_time(self) -> None:
+        super().pass_time()
+        self.look()
+
+    def restart(self, how: str, seed: int) -> None:
         self.end()
-        if is_clean:
+        if how == "in order" and self.mover is not None:
             self.mover.close()
-        super().restart(is_clean)
+        super().restart(how, seed)
 
     def end(self) -> None:
         """Check what is to be so once no client waits."""
@@ -264,6 +316,8 @@ class ColdSide(Side):
         store = self.store
         assert not self.bugs, self.bugs
         assert self.engine.state.blocked.reading == 0
+        if store is None:
+            return
         assert store.in_place == 0
         assert all(not one.pins for one in store.cache._blocks.values())
         assert not store.damaged, store.last_damage
@@ -271,5 +325,7 @@ class ColdSide(Side):
         assert all(not one.holders[REPLY] for one in store.files._open.values())
 
     def seen(self) -> Any:
+        if self.store is None:
+            return super().seen()
         with self.store.at_once():
             return super().seen()
