@@ -71,11 +71,11 @@ class Calls:
         started_ns, before = self.stopwatch(), len(client.out)
         try:
             taken = command.batch.take(client, requests)
-        except Absent as error:
+        except Absent as absent:
             taken = 0  # one by one the requests can wait for what they need
             del client.out[before:]
             if self._state.records:
-                self._state.note_bug(f"the batch of {command.name}, which had changed something", error=error)
+                self._state.note_bug(f"the batch of {command.name}, which had changed something", error=absent)
         except Exception as error:
             name = requests.first[0]
             rows = [*takewhile(lambda request: request[0] == name, requests.rows())]

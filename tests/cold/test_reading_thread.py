@@ -85,7 +85,6 @@ def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, found
 
 
-@pytest.mark.interpreted(reason="derives from the file of the system")
 def test_others_are_served_while_a_client_waits_for_the_disk(server):
     reader, other = server.client(), server.client()
     thread, found = in_thread(lambda: reader.xrange("s", "5-0", "6-0"))
@@ -98,14 +97,12 @@ def test_others_are_served_while_a_client_waits_for_the_disk(server):
     assert [entry for entry, _ in found[0]] == [b"5-0", b"6-0"]
 
 
-@pytest.mark.interpreted(reason="derives from the file of the system")
 def test_all_entries_are_read_in_slices(server):
     SlowFile.gate.set()
     entries = server.client().xrange("s")
     assert [entry for entry, _ in entries] == [b"%d-0" % number for number in range(1, ENTRIES + 1)]
 
 
-@pytest.mark.interpreted(reason="derives from the file of the system")
 def test_a_stop_answers_who_waits(server):
     reader = redis.Redis(port=server.port)
     thread, found = in_thread(lambda: reader.xrange("s", "5-0", "6-0"))
