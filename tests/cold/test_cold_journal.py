@@ -195,6 +195,23 @@ def test_config_set_brings_all_back(server, name):
     assert again.seen() == before
 
 
+def test_what_still_reads_a_removed_stream_does_not_keep_the_store(server):
+    server.cool()
+    server.rewrite()
+    kept = server.engine.state.keyspace[0].values[b"s"].snapshot()
+    before = server.seen()
+    server.persistence.set_stream_memory(0)
+    server.cron()
+    server.cron()
+    assert server.store is None
+    assert server.seen() == before
+    assert b"STREAMCOLD" not in server.base()
+    assert len(server.segments()) == 1
+    del kept
+    server.cron()
+    assert server.segments() == []
+
+
 def test_config_set_takes_all_streams(server):
     server = ColdRestartable(stream_memory=0)
     server.fill()
