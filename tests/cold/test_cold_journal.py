@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamd.base.errors import CommandError
 from streamd.cold.files import BASE, STREAM
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError, NewerError
@@ -426,3 +427,16 @@ def test_appendonly_yes_moves_the_segments_of_another_journal_with_it():
     for path in moved:
         disk.names[PLACE + path.rpartition("/")[2]] = third.disk.names[path]
     assert server.restart(disk).seen() == before
+
+
+def test_a_backup_between_the_return_of_all_entries_and_the_next_rewrite_is_refused(server):
+    server.cool()
+    server.rewrite()
+    server.persistence.rewriting.start = lambda: None
+    server.persistence.set_stream_memory(0)
+    backups, persistence = server.persistence.backups, server.persistence
+    while server.store is not None:
+        persistence.cold.tick()
+    assert persistence.journal.holds
+    with pytest.raises(CommandError, match="all entries are in memory again"):
+        backups._pin(server.client)
