@@ -120,6 +120,8 @@ class Backups:
         journal, store = self._journal, self._state.cold
         parts: list[tuple[str, File | _Segment]] = []
         assert journal.writer is not None
+        if journal.holds and store is None:
+            raise CommandError("ERR all entries are in memory again, and the next rewrite says so; try again after it")
         try:
             for one in {hold.file.number: hold.file for hold in journal.holds}.values():
                 assert store is not None

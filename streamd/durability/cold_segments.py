@@ -197,11 +197,13 @@ class ColdSegments:
         store = self._state.cold
         assert store is not None
         while True:
+            found = False
             for stream in self._each():
                 if stream is None:
                     yield True
                     continue
                 while isinstance(cold := stream.log.sealed, ColdList) and cold.rows:
+                    found = True
                     store.in_place += 1
                     try:
                         cold.bring_back()
@@ -212,11 +214,22 @@ class ColdSegments:
             store.settle()
             if is_loading or not store.held[STREAM]:
                 break
-            yield False  # a snapshot, a reply, or a stream that has changed its place meanwhile
+            # What holds files is a snapshot, a removed stream, or one that has changed its place meanwhile.
+            if not found and not self._has_rows():
+                break
+            yield False
         store.unwritten.clear()
         store.small.clear()
         self._state.cold, self._ended = None, store
         self._plan_rewrite()
+
+    def _has_rows(self) -> bool:
+        """Return whether a stream has entries in files: one look at all, so that none changes its place meanwhile."""
+        for db in self._state.keyspace:
+            for value in db.values.values():
+                if type(value) is Stream and isinstance(cold := value.log.sealed, ColdList) and cold.rows:
+                    return True
+        return False
 
     def close(self) -> None:
         """Close the files; one that is still read is opened again."""

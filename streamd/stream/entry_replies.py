@@ -81,7 +81,8 @@ def pauses(ask: Callable[[], object]) -> Iterator[Pause]:
         ask()
         return
     except Absent as absent:
-        missing = absent
+        # Its traceback refers to this frame, and this frame to it: the log would stay until a garbage collection.
+        missing = absent.with_traceback(None)
     yield Pause(missing)
     missing.fetch()
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamd.base.errors import CommandError
 from streamd.cold.files import BASE, STREAM
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError, NewerError
@@ -193,6 +194,23 @@ def test_config_set_brings_all_back(server, name):
     again = server.restart(stream_memory=0)
     assert again.store is None
     assert again.seen() == before
+
+
+def test_what_still_reads_a_removed_stream_does_not_keep_the_store(server):
+    server.cool()
+    server.rewrite()
+    kept = server.engine.state.keyspace[0].values[b"s"].snapshot()
+    before = server.seen()
+    server.persistence.set_stream_memory(0)
+    server.cron()
+    server.cron()
+    assert server.store is None
+    assert server.seen() == before
+    assert b"STREAMCOLD" not in server.base()
+    assert len(server.segments()) == 1
+    del kept
+    server.cron()
+    assert server.segments() == []
 
 
 def test_config_set_takes_all_streams(server):
@@ -409,3 +427,16 @@ def test_appendonly_yes_moves_the_segments_of_another_journal_with_it():
     for path in moved:
         disk.names[PLACE + path.rpartition("/")[2]] = third.disk.names[path]
     assert server.restart(disk).seen() == before
+
+
+def test_a_backup_between_the_return_of_all_entries_and_the_next_rewrite_is_refused(server):
+    server.cool()
+    server.rewrite()
+    server.persistence.rewriting.start = lambda: None
+    server.persistence.set_stream_memory(0)
+    backups, persistence = server.persistence.backups, server.persistence
+    while server.store is not None:
+        persistence.cold.tick()
+    assert persistence.journal.holds
+    with pytest.raises(CommandError, match="all entries are in memory again"):
+        backups._pin(server.client)
