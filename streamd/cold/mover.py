@@ -178,7 +178,7 @@ class Mover:
         try:
             yield from merge(self._store, uses, self._merging.jobs, output, self._pace, self.codec)
         except Unmergeable as error:
-            log.warning("cold-damaged", "%s; the file is not merged", str(error))
+            log.warning("segments-damaged", "%s; the file is not merged", str(error))
             self._unmergeable.add(error.file.number)
             output.abandon()
 

@@ -77,12 +77,12 @@ class Work:
             self.wait(self._wait_ms)
             if failure != self.failure:
                 text = "%s failed: %s; the next try is in %d s, later ones after up to %d s"
-                log.warning("cold-failed", text, self._name, failure, self._wait_ms // 1000, _RETRY_MS_MAX // 1000)
+                log.warning("segments-failed", text, self._name, failure, self._wait_ms // 1000, _RETRY_MS_MAX // 1000)
             self._wait_ms = min(2 * self._wait_ms, _RETRY_MS_MAX)
         else:
             self._wait_ms = _RETRY_MS_MIN
             if self.failure:
-                log.warning("cold-recovered", "%s succeeds again", self._name)
+                log.warning("segments-recovered", "%s succeeds again", self._name)
         self.failure = failure
 
     def close(self) -> None:

@@ -77,14 +77,14 @@ def test_a_full_disk_is_said_once_and_tried_again_ever_later(caplog):
             tries.append(second)
     assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
     assert "No space left" in bench.store.move_failed
-    assert [record.event for record in caplog.records] == ["cold-failed"]
+    assert [record.event for record in caplog.records] == ["segments-failed"]
     assert bench.cold_entries("s") == 0
     bench.check()
     disk.is_full = False
     for _ in range(60):
         bench.tick()
     assert bench.store.move_failed == ""
-    assert [record.event for record in caplog.records] == ["cold-failed", "cold-recovered"]
+    assert [record.event for record in caplog.records] == ["segments-failed", "segments-recovered"]
     bench.check_settled()
     bench.close()
 

@@ -273,7 +273,7 @@ def test_a_damaged_file_is_not_merged_and_said_once(caplog):
     bench.settle(60)
     assert file_of(bench, "v") is old
     assert file_of(bench, "z") is not other
-    assert [record.event for record in caplog.records] == ["cold-damaged"]
+    assert [record.event for record in caplog.records] == ["segments-damaged"]
     assert old.path in caplog.text
     bench.remove("v")
     bench.check_settled()
