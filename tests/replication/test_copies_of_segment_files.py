@@ -1,5 +1,6 @@
 """Replicas of a primary with cold segments: copies of its segment files beside a replica's own."""
 
+import errno
 import gc
 import random
 import re
@@ -294,3 +295,28 @@ def test_files_of_a_state_that_is_no_more_go_without_the_collector(no_collector,
 
 def _fail():
     raise OSError(5, "the test")
+
+
+@pytest.mark.interpreted(reason="a constant is replaced")
+@pytest.mark.parametrize("failure", [errno.EIO, errno.ENOSPC, "short"])
+def test_a_disk_that_fails_during_a_copy_costs_time_and_leaves_nothing(failure):
+    world = World(8)
+    primary = Node(world, 1, **OPTIONS)
+    fill_primary(primary)
+    failed = 0
+    for step in range(1, 60, 3):
+        replica = Node(world, 10 + step, **OPTIONS)
+        cool(replica, "s")
+        disk = replica.disk
+        replica.begin("REPLICAOF 127.0.0.1 1")
+        world.go_on(lambda link=replica.replication.link: link.copies > 0)
+        disk.forgets, disk.failure, disk.fail_at = True, failure, disk.operations + step
+        world.link_up(replica, primary)
+        disk.fail_at = 0
+        world.settle()
+        assert seen(replica) == seen(primary)
+        assert len(segments(replica)) == 2
+        failed += len(disk.failed)
+        replica.die()
+        del world.nodes[replica.port]
+    assert failed > 10
