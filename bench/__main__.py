@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
+from bench.large_streams import run_large_streams
 from bench.long import (
     run_curves,
     run_large,
@@ -81,6 +82,7 @@ def _measured(kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[
         for measure in (run_starts, run_memory, run_small_memory, run_leaks, run_large, run_curves):
             yield measure(kinds, only)
         yield run_special(only)
+        yield run_large_streams(only)
         yield run_mqtt(only)
         yield run_spark(only)
 

@@ -37,12 +37,14 @@ from bench.large_work import (
 from bench.measure import Sample, timed
 from bench.progress import said
 from bench.servers import COMPILED, Target, redis_binary
-from bench.table import Row, ratio_text, single
+from bench.table import Row, ratio_text, single, write
 
 MB: Final = 1_000_000
 BLOCK_BYTES: Final = 32 * 1024
-# Entries whose columns are some 40 MB, with 16 MB of memory for them, and 32 MB for the RESP of those in memory.
-_ENTRIES: Final = {"json": 1_200_000, "five": 600_000, "random": 400_000}
+# Without `maxmemory` a server refuses writes when twice `stream-memory` waits for the disk, as after a slow moment.
+_NO_LIMIT: Final = ("--maxmemory", "4gb")
+# Entries whose columns are some 65 MB, with 16 MB of memory for them, and 32 MB for the RESP of those in memory.
+_ENTRIES: Final = {"json": 2_000_000, "five": 900_000, "random": 640_000}
 # Redis's rate that each kind has to reach in the pure form.
 _OF_REDIS: Final = {"json": 0.5, "five": 0.35, "random": 0.5}
 
@@ -56,7 +58,7 @@ class Size:
     begun: int
 
 
-FULL, QUICK = Size(1.0, 9, 20_000_000), Size(1.0, 3, 1_000_000)
+FULL, QUICK = Size(1.0, 9, 20_000_000), Size(0.5, 3, 1_000_000)
 
 
 def forms() -> list[str]:
@@ -74,10 +76,10 @@ def row(name: str, wanted: float, ratios: dict[str, float], at_most: bool = Fals
     return found
 
 
-def figure(name: str, value: float, unit: str) -> Row:
-    """Return a row of one figure, and print it."""
-    print(f"{name:72}{value:10.3f} {unit}", flush=True)
-    return single(name, value, unit)
+def figure(name: str, value: float, unit: str, form: str = "streamd") -> Row:
+    """Return a row of one figure of a form, and print it."""
+    print(f"{name:72}{value:10.3f} {unit}  {form}", flush=True)
+    return {**single(name, value, unit), "figures": {form: value}}
 
 
 # Reads in order.
@@ -141,7 +143,9 @@ def writing(size: Size) -> list[Row]:
             targets = {}
             for form in forms():
                 options = (*JOURNAL, *NO_REWRITES)
-                targets[f"{form} moves"] = stack.enter_context(Target(form, (*options, "--stream-memory", "16mb")))
+                targets[f"{form} moves"] = stack.enter_context(
+                    Target(form, (*options, *_NO_LIMIT, "--stream-memory", "64mb"))
+                )
                 targets[f"{form} without"] = stack.enter_context(Target(form, options))
             found = alternate(targets, write, size.rounds, f"XADD of {kind}")
             moved = int(info(targets["streamd moves"])["cold_bytes"])
@@ -168,9 +172,18 @@ def syncs(size: Size) -> list[Row]:
     sent = b"".join([request("XADD", STREAM, "*", *KINDS["random"](at, chance)) for at in range(200)])
     for policy in ("always", "everysec"):
         p99 = {}
-        for name, memory in (("without", "0"), ("moves", "16mb"), ("without again", "0")):
+        for name, memory in (("without", "0"), ("moves", "64mb"), ("without again", "0")):
             with tempfile.NamedTemporaryFile("r") as notes, _environment(BENCH_SYNCS=notes.name):
-                options = ("--appendonly", "yes", "--appendfsync", policy, *NO_REWRITES, "--stream-memory", memory)
+                options = (
+                    "--appendonly",
+                    "yes",
+                    "--appendfsync",
+                    policy,
+                    *NO_REWRITES,
+                    *_NO_LIMIT,
+                    "--stream-memory",
+                    memory,
+                )
                 with said(f"syncs, {policy}, {name}"), Target("streamd", options, module="bench.slow_server") as target:
                     until = time.monotonic() + seconds
                     with target.connect() as sock:
@@ -283,43 +296,47 @@ def starting(size: Size) -> list[Row]:
     while entries > 1_000_000 and shutil.disk_usage(tempfile.gettempdir()).free < 1.5 * wanted_bytes:
         entries //= 2
         wanted_bytes = entries * 130 + 500 * MB
-    rows, name = [], f"large: {entries:,} entries of 100 bytes"
+    rows: list[Row] = []
+    name = f"large: {entries:,} entries of 100 bytes"
     filled = Filled("random", entries)
     form = forms()[-1]
     with Target(form, JOURNAL) as empty:
         empty_bytes = empty.anonymous_bytes()
     with Target(form, (*JOURNAL, "--stream-memory", "1gb" if size is FULL else "64mb")) as target:
         filled.fill([target])
-        figures = [figure(f"{name}: BGREWRITEAOF", rewrite(target), "s, wanted 1")]
-        rows += figures
+
+        def note(what: str, value: float, unit: str) -> None:
+            rows.append(figure(f"{name}: {what}", value, unit, form))
+
+        note("BGREWRITEAOF", rewrite(target), "s, wanted 1")
         seg_bytes = int(info(target)["cold_bytes"])
         disk_bytes = sum(path.stat().st_size for path in target.directory.rglob("*") if path.is_file())
         columns_bytes = entries * 102
-        rows.append(figure(f"{name}: segment files over columns", seg_bytes / columns_bytes, "x, wanted 1.1"))
-        rows.append(figure(f"{name}: other bytes on the disk", (disk_bytes - seg_bytes) / MB, "MB, wanted 128"))
+        note("segment files over columns", seg_bytes / columns_bytes, "x, wanted 1.1")
+        note("other bytes on the disk", (disk_bytes - seg_bytes) / MB, "MB, wanted 128")
         forget(target)
         target.restart()
-        rows.append(figure(f"{name}: start to first PONG", target.start_s, "s"))
+        note("start to first PONG", target.start_s, "s")
         began_s = time.monotonic()
         with said("loading"):
             while info(target)["loading"] != "0":
                 time.sleep(0.01)
-        rows.append(figure(f"{name}: ready", target.start_s + time.monotonic() - began_s, "s, wanted 3"))
+        note("ready", target.start_s + time.monotonic() - began_s, "s, wanted 3")
         begun_bytes = target.anonymous_bytes()
-        rows.append(figure(f"{name}: memory then", begun_bytes / MB, "MB"))
+        note("memory then", begun_bytes / MB, "MB")
         each = (begun_bytes - empty_bytes) / MB / (seg_bytes / 1e9)
-        rows.append(figure(f"{name}: memory for each GB of entries", each, "MB, wanted 2 (with the tail)"))
+        note("memory for each GB of entries", each, "MB, wanted 2 (with the tail)")
         total = sum(filled.reply_bytes) - 6 * len(filled.reply_bytes) + len(f"*{entries}\r\n")
         began_s = time.monotonic()
         with said("reading all"), target.connect() as sock:
             sock.sendall(request("XRANGE", STREAM, "-", "+"))
             drain(sock, total)
         took_s = time.monotonic() - began_s
-        rows.append(figure(f"{name}: one XRANGE of all", entries / took_s / 1e6, "million entries a second"))
-        rows.append(figure(f"{name}: memory after it", target.anonymous_bytes() / MB, "MB, wanted 1500"))
+        note("one XRANGE of all", entries / took_s / 1e6, "million entries a second")
+        note("memory after it", target.anonymous_bytes() / MB, "MB, wanted 1500")
         with target.connect() as sock:
             ask(sock, "XADD", STREAM, "*", "f", "v")
-        rows.append(figure(f"{name}: BGREWRITEAOF after a start", rewrite(target), "s, wanted 1"))
+        note("BGREWRITEAOF after a start", rewrite(target), "s, wanted 1")
     return rows
 
 
@@ -379,7 +396,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small streams, few rounds")
     parser.add_argument("--only", default="", metavar="TEXT", help="the measurements whose name has this text")
     options = parser.parse_args()
-    run_large_streams(options.only, QUICK if options.quick else FULL)
+    started = time.monotonic()
+    rows = run_large_streams(options.only, QUICK if options.quick else FULL)
+    write(rows, "large-streams", bool(options.only) or options.quick, started)
     return 0
 
 

@@ -20,7 +20,7 @@ STREAM = "s"
 # Without a rewrite in between, whose work depends on how much is in memory.
 NO_REWRITES = ("--auto-aof-rewrite-percentage", "0")
 JOURNAL = ("--appendonly", "yes", "--appendfsync", "everysec")
-COLD = (*JOURNAL, "--stream-memory", "16mb")
+COLD = (*JOURNAL, "--maxmemory", "4gb", "--stream-memory", "16mb")
 
 
 def entries_of(kind: str, low: int, high: int) -> Iterator[list[bytes]]:

@@ -11,7 +11,12 @@ from pathlib import Path
 from bench import plots
 
 RESULTS = Path(__file__).parent / "results"
-MADE_BY = {"short": "`make bench`", "long": "`make bench-long`", "spark": "`make bench ARGS=spark`"}
+MADE_BY = {
+    "short": "`make bench`",
+    "long": "`make bench-long`",
+    "spark": "`make bench ARGS=spark`",
+    "large-streams": "`python -m bench.large_streams`",
+}
 # What a row calls the ratio of a server: to redis-server, or to another workload of the same server.
 RATIO_OF = {"streamd": "ratio", "compiled": "compiled_ratio", "redis-server": "redis_ratio"}
 

@@ -121,10 +121,10 @@ class Backups:
         parts: list[tuple[str, File | _Segment]] = []
         assert journal.writer is not None
         try:
-            for hold in journal.holds:
+            for one in {hold.file.number: hold.file for hold in journal.holds}.values():
                 assert store is not None
                 # In front of the others: a client that does not know them refuses their names before all else.
-                parts.append((hold.file.path.rpartition("/")[2], _Segment(store, hold.file)))
+                parts.append((one.path.rpartition("/")[2], _Segment(store, one)))
             for part in journal.manifest.parts():
                 parts.append((part.name, journal.files.open(f"{journal.directory}/{part.name}")))
         except Exception as error:

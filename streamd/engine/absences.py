@@ -27,6 +27,8 @@ from streamd.stream.log.absent import Absent
 _LARGE_PART: Final = 8
 # A request that has waited so often reads what is still missing itself.
 _WAITS_MAX: Final = 2
+# So does an attempt of a blocked command; searches may wait for several blocks one after the other.
+_WAITS_OF_ATTEMPTS_MAX: Final = 8
 # So many clients' last blocks are remembered.
 _READERS_MAX: Final = 1_024
 
@@ -204,13 +206,15 @@ class Absences:
         store, before = self._store_for(absent), self._attempts.get(waiter)
         if before is not None and not before.is_done:
             return BLOCKED  # it is tried again when they are there
-        is_again = before is not None and (before.failed or before.rows == _rows_of(absent))
+        rows, times = _rows_of(absent), 1 if before is None else before.times + 1
+        # (Blocks that it needs together may push each other out of the cache.)
+        is_again = before is not None and (before.failed or before.rows == rows or times > _WAITS_OF_ATTEMPTS_MAX)
         if store is None or waiter.line is not None or is_again or not self._may_change_nothing(b"", absent):
             # (Those behind it in a line must not overtake it.)
             self._attempts.pop(waiter, None)
             return self._calls.attempt_in_place(waiter, absent)
-        wait = self._attempts[waiter] = Wait(store, waiter.client, _rows_of(absent))
-        wait.waiter = waiter
+        wait = self._attempts[waiter] = Wait(store, waiter.client, rows)
+        wait.waiter, wait.times = waiter, times
         self._state.blocked.set_retry(waiter, None)
         self._enter(wait)
         return BLOCKED

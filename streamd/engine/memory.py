@@ -8,8 +8,9 @@ from streamd.base.process import resident_bytes
 from streamd.connected.state import State
 
 # Entries wait in memory for the disk. Where `maxmemory` sets no limit, this many times `stream-memory` is the limit for
-# them: so much waits only while the disk is full, or fails.
+# them while the disk is full, or fails. While it works, but is slow for a moment, so much more may wait.
 _UNWRITTEN_MAX: Final = 2
+_SLOW_DISK_BYTES: Final = 64 * 1024 * 1024
 
 # The allocator keeps freed pages for itself until it is told to give them back, which takes milliseconds.
 _GIVE_BACK_MS: Final = 1_000
@@ -57,4 +58,6 @@ class MemoryLimit:
     def _waits_for_disk(self) -> bool:
         """Return whether far more entries are in memory, and in no segment file yet, than `stream-memory` allows."""
         store = self._state.cold
-        return store is not None and 0 < _UNWRITTEN_MAX * store.limit_bytes < store.hot_bytes
+        if store is None or not store.limit_bytes:
+            return False
+        return store.hot_bytes > _UNWRITTEN_MAX * store.limit_bytes + (0 if store.move_failed else _SLOW_DISK_BYTES)

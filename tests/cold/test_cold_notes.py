@@ -273,7 +273,7 @@ def test_missing_notes_are_made_again() -> None:
 def test_notes_of_another_file_are_of_no_use() -> None:
     bench = noted()
     notes = bench.store.notebook._notes[1, b"topic"].written().encode()
-    assert decode(notes, bench.file, b"topic", LIMIT).values[0] == b"t/0"
+    assert b"t/0" in decode(notes, bench.file, b"topic", LIMIT).values
     with pytest.raises(ValueError, match="another file or field"):
         decode(notes, bench.file, b"n", LIMIT)
     bench.file.checksum += 1

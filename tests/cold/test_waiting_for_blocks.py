@@ -358,6 +358,31 @@ def test_a_claim_of_a_blocked_client_reads_blocks_when_its_time_comes(server):
     assert server.replies()[0][0][1][0][0] == b"1-0"
 
 
+@pytest.mark.interpreted(reason="replaces a method of the store")
+def test_a_claim_of_more_blocks_than_there_is_room_for_ends(server):
+    server.do("XGROUP CREATE s g 0")
+    first = server.connect()
+    first.send([b"XREADGROUP", b"GROUP", b"g", b"ann", b"COUNT", b"900", b"STREAMS", b"s", b">"])
+    server.read()
+    kept = {1, 300, 600, 899}  # each in a block of its own
+    first.send([b"XACK", b"s", b"g", *[b"%d-0" % number for number in range(1, 901) if number not in kept]])
+    first.send([b"XGROUP", b"SETID", b"s", b"g", b"$"])
+    server.send([b"XREADGROUP", b"GROUP", b"g", b"bob", b"BLOCK", b"0", b"CLAIM", b"1000", b"STREAMS", b"s", b">"])
+    evict(server.engine)
+    first.send([b"XRANGE", b"s", b"1-0", b"1-0"], [b"XRANGE", b"s", b"600-0", b"600-0"])
+    server.read()
+    take = server.store.take
+
+    def take_alone(file, row, data, is_pinned=False):
+        evict(server.engine)
+        return take(file, row, data, is_pinned)
+
+    server.store.take = take_alone  # what is there already is evicted for what comes
+    server.clock.advance(1_001)
+    assert server.read(100) < 100
+    assert [row[0] for row in server.replies()[0][0][1]] == [b"1-0", b"300-0", b"600-0", b"899-0"]
+
+
 def test_a_paused_client_waits_for_the_pause_as_well(server):
     server.send(RANGE)
     other = server.connect()

@@ -80,6 +80,11 @@ def _write(outcome: Outcome, choose: Random, steps: int) -> None:
     restarts = seed % 3 == 0
     for number in range(steps):
         author.state, author.is_exact = pair.plain.engine.state, pair.is_exact
+        if choose.random() < 0.03 and not any(one.client.transaction for one in pair.plain.clients):
+            author.db = pair.plain.clients[0].client.db
+            for what in author.waits():
+                kind = "evict" if what is None else "time" if isinstance(what, int) else "send"
+                outcome.add(Step(choose.getrandbits(32), kind, what))
         outcome.add(_next(author, pair, choose, number, restarts, seed % 7 == 4))
 
 

@@ -34,6 +34,10 @@ SMALL = {
 ID_OF = re.compile(rb"<id of (\d+)>")
 
 
+# Stands for a client in the order of what is executed: time passes.
+TIME = -1
+
+
 class Difference(Exception):
     """What one server answered and the other one did not."""
 
@@ -100,9 +104,9 @@ class Pair:
 
     def __init__(self, limit_bytes: int) -> None:
         self.counts: Counter[str] = Counter()
-        self.clock = ManualClock(1_700_000_000_000)
-        self.plain = Side(self.clock)
-        self.cold = ColdSide(self.clock, limit_bytes, self.counts)
+        # (Each has its own: in a burst time passes on the cold server first.)
+        self.plain = Side(ManualClock(1_700_000_000_000))
+        self.cold = ColdSide(ManualClock(1_700_000_000_000), limit_bytes, self.counts)
         self.is_exact = False
 
     def run(self, step: Step) -> None:
@@ -123,9 +127,10 @@ class Pair:
         if chance.random() < 0.5:
             self.cold.evict(chance)
         is_shared = chance.random() < 0.3
+        waiters = {one: self.plain.clients[one].client.waiter for one in waiting}
         self.plain.send(at, requests, is_shared)
         self.plain.settle(chance)
-        went_on = [one for one in waiting if self.plain.clients[one].client.waiter is None]
+        went_on = [one for one, waiter in waiters.items() if self.plain.clients[one].client.waiter is not waiter]
         self.cold.send(at, requests, is_shared)
         self.cold.settle(chance)
         if any(waiting[one] for one in went_on) and len(went_on) > 1:
@@ -136,6 +141,7 @@ class Pair:
         """Let several clients send at once: what the cold server executes first the other one does, too."""
         if self._waiters() or any(one.client.transaction is not None for one in self.plain.clients):
             return
+        self.counts["bursts"] += 1
         if chance.random() < 0.7:
             self.cold.evict(chance)
         Order.state, Order.log = self.cold.engine.state, []
@@ -147,9 +153,15 @@ class Pair:
             self.cold.send(at, requests)
         numbers = {one.client.id: at for at, one in enumerate(self.cold.clients)}
         lost = self._lose_one(chance, [*left])
+        if chance.random() < 0.2:
+            self._let_time_pass(chance)
         self.cold.settle(chance)
         Order.state = None
         for client_id, request in Order.log:
+            if client_id == TIME:
+                self.plain.clock.advance(int(request[0]))
+                self.plain.pass_time()
+                self.plain.settle(chance)
             requests = left.get(numbers.get(client_id, -1), [])
             # (A request that was refused before has no handler: it goes before the next one of its client.)
             while request in requests:
@@ -194,12 +206,25 @@ class Pair:
         self.cold.lose(lost)
         return lost
 
+    def _let_time_pass(self, chance: random.Random) -> None:
+        """Have time pass on the cold server while clients wait for blocks."""
+        if self.cold.reader.waiting and chance.random() < 0.5:
+            self.cold.reader.waiting[0].wait()
+        if self.cold.reader.waiting:
+            self.counts["times passed meanwhile"] += 1
+        milliseconds = chance.choice([1, 50, 2_000, 150_000])
+        Order.log.append((TIME, [b"%d" % milliseconds]))
+        self.cold.clock.advance(milliseconds)
+        self.cold.pass_time()
+
     def _time(self, chance: random.Random, milliseconds: int) -> None:
-        self.clock.advance(milliseconds)
+        waiting = self._waiters()
         for side in (self.plain, self.cold):
+            side.clock.advance(milliseconds)
             side.pass_time()
             side.settle(chance)
-        if len([one for one in self.plain.clients if one.client.backlog]) > 1:
+        went_on = [one for one in waiting if self.plain.clients[one].client.waiter is None]
+        if len(went_on) > 1 and any(waiting[one] for one in went_on):
             raise Undecided
         self._compare(("time", milliseconds))
 
@@ -255,7 +280,9 @@ class Pair:
     def _waiters(self) -> dict[int, bool]:
         """Return which clients are blocked, and whether they have sent more."""
         return {
-            at: bool(one.client.backlog) for at, one in enumerate(self.plain.clients) if one.client.waiter is not None
+            at: bool(one.client.backlog or one._decoder.buffered_bytes)
+            for at, one in enumerate(self.plain.clients)
+            if one.client.waiter is not None
         }
 
     def _with_ids(self, request: Words) -> Words:

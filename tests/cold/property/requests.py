@@ -169,6 +169,55 @@ class ColdAuthor(Author):
             ]
         )()
 
+    def waits(self) -> list[tuple[int, list[Words]] | int | None]:
+        """Return what makes clients wait for entries, and then gives them old ones.
+
+        (client, requests), a number of milliseconds that pass, or None where blocks are evicted.
+        """
+        choose = self.choose
+        key, other = choose.sample(STREAMS, 2)
+        stop = [b"CLIENT", b"UNBLOCK", b"<id of 1>"], [b"CLIENT", b"UNBLOCK", b"<id of 2>"]
+        ends: list[tuple[int, list[Words]] | int | None] = [(0, [one]) for one in stop]
+        limits = choose.choice([[], [b"COUNT", b"3"], [b"COUNT", b"40"]])
+        group = self.pick(self.groups_of(key) or [b"g"])
+        made = [b"XGROUP", b"CREATE", key, group, b"0"]
+        if self.often(0.5):
+            starts = [
+                [b"XREAD", *limits, b"BLOCK", b"0", b"STREAMS", other, b"0"],
+                [b"XREADGROUP", b"GROUP", group, b"ann", *limits, b"BLOCK", b"0", b"STREAMS", other, b">"],
+                [b"XREADGROUP", b"GROUP", group, b"bob", *limits, b"BLOCK", b"0", b"STREAMS", other, b">"],
+                [b"XFILTER", other, b"-", b"+", b"COUNT", b"5", b"BLOCK", b"0", b"FIELD", b"f", b"GLOB", b"*1*"],
+            ]
+            if self.often(0.5):
+                starts = [[b"XREADGROUP", b"GROUP", group, b"ann", b"STREAMS", key, b">"]]
+            chosen = [choose.choice(starts) for _ in range(2)]
+            makes = [b"XGROUP", b"CREATE", other, group, b"$", b"MKSTREAM"]
+            moves = [
+                [b"COPY", key, other, b"REPLACE"],
+                [b"RENAME", key, other],
+                [b"XGROUP", b"SETID", other, group, b"0"],
+            ]
+            return [
+                (0, [[b"DEL", other], made, makes]),
+                (1, [chosen[0]]),
+                (2, [chosen[1]]),
+                None,
+                (0, [choose.choice(moves)]),
+                *ends,
+            ]
+        wait = [b"BLOCK", b"0", b"CLAIM", b"1000", *limits, b"STREAMS", key, b">"]
+        return [
+            (0, [made, [b"XREADGROUP", b"GROUP", group, b"cid", b"COUNT", b"9", b"STREAMS", key, b">"]]),
+            (0, [[b"XGROUP", b"SETID", key, group, b"$"]]),
+            (1, [[b"XREADGROUP", b"GROUP", group, b"ann", *wait]]),
+            (2, [[b"XREADGROUP", b"GROUP", group, b"bob", *wait]]),
+            None,
+            choose.choice([500, 1_001]),
+            None,
+            1_001,
+            *ends,
+        ]
+
     def about_streams(self) -> Words:
         """Return what streamd alone has, or what needs many old entries."""
         key = self.choose.choices(STREAMS, (5, 3, 2))[0]

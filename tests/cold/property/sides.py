@@ -173,8 +173,15 @@ class ColdSide(Side):
         self.reader = JobsAtHand()
         self.engine.absences.submit = self.reader.submit
         self.thread = JobsAtHand()
-        absences, counts = self.engine.absences, self.counts
-        absences._enter = counted(counts, "absences", absences._enter)  # type: ignore[method-assign]
+        absences, counts, enter = self.engine.absences, self.counts, self.engine.absences._enter
+
+        def entered(wait: Any) -> None:
+            counts["absences"] += 1
+            if wait.request is None and wait.unfinished is None:
+                counts["absences of blocked commands"] += 1
+            enter(wait)
+
+        absences._enter = entered  # type: ignore[method-assign]
         absences._calls.answer = counted(counts, "read in place", absences._calls.answer)  # type: ignore[method-assign]
         self.engine.make_slices.__self__._pause = counted(counts, "pauses", absences.pause)  # type: ignore[attr-defined]
         self.store: ColdStore | None = None
@@ -275,7 +282,7 @@ class ColdSide(Side):
                 if chance.random() < 0.3:
                     self.work(chance)
                 if self.reader.waiting:
-                    self.reader.waiting[chance.choice((0, 0, -1))].wait()
+                    self.reader.waiting[0].wait()  # (The thread does them in order, too.)
             else:
                 break
         else:
