@@ -27,7 +27,7 @@ LARGE_PART: Final = 8
 _RECENT_BLOCKS: Final = 64
 
 
-class _AtOnce(AbstractContextManager[None]):
+class _AtOnce:
     """The context in which a store's blocks are read in place."""
 
     def __init__(self, blocks: "Blocks") -> None:

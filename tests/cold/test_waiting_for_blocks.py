@@ -401,7 +401,7 @@ def test_a_handler_that_changes_something_before_it_waits_is_a_bug(server):
     handler = command.handler
 
     def hasty(context, args):
-        context.record(b"DEL", b"x")
+        context.record(b"SET", b"x", b"1")
         return handler(context, args)
 
     command.handler = hasty
