@@ -224,7 +224,7 @@ class ColdAuthor(Author):
         any_id = self.some_id(key)
         group = self.group(key)
         number = b"%d" % self.choose.choice([1, 3, 10, 40, 1000])
-        kind = self.choose.randrange(19)
+        kind = self.choose.randrange(20)
         if group not in self.groups_of(key) and self.often(0.4):
             return [b"XGROUP", b"CREATE", key, group, self.pick([b"0", b"0", b"$", any_id])]
         condition = [
@@ -270,6 +270,9 @@ class ColdAuthor(Author):
             return [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", number]
         if kind == 16:
             return [b"XTRIM", key, b"MINID", self.pick([b"~", b"="]), any_id]
+        if kind == 18:
+            trim = self.trim(key) if self.often(0.4) else []
+            return [b"XADD", key, *trim, *self.named(key), *self.fields()]
         if kind == 17:
             ids = [self.some_id(key) for _ in range(self.choose.choice([5, 20]))]
             return [b"XDEL", key, *ids]
