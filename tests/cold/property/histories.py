@@ -17,7 +17,7 @@ LIMITS = [16 * KIB, 64 * KIB, 200 * KIB]
 
 
 # The values of entries are long.
-_LONG = re.compile("[0-9a-f]{12,}")
+_LONG = re.compile("[0-9a-f]{12,}|x{100,}")
 
 
 class Outcome:
