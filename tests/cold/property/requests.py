@@ -20,6 +20,8 @@ redis.register_function('moves', function(keys, args)
   for _, one in ipairs(some) do redis.call('XDEL', keys[1], one[1]) end
   return redis.call('XINFO', 'STREAM', keys[1])
 end)"""
+# Nodes of such values are compressed.
+_JSON = b'{"device": "sensor-17", "temperature": 21, "humidity": 40, "unit": "percent"}'
 _SCRIPTS = [
     b"return redis.pcall('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', 5)",
     b"local n = redis.pcall('XDEL', KEYS[1], ARGV[1]) "
@@ -94,9 +96,10 @@ class ColdAuthor(Author):
         requests = []
         size = choose.choice([0, 10, 40, 150])
         alike = self.often(0.5)
-        for _ in range(choose.choice([5, 20, 20, 60])):
+        shape = choose.choice([b"%b"] * 6 + [_JSON * 8 + b"%b", b"x" * 20_000 + b"%b"])
+        for _ in range(choose.choice([5, 20, 20, 60]) if len(shape) < 10_000 else 7):
             last_id += choose.choice([1, 1 << 64, 1 << 64])
-            value = bytes([choose.randrange(97, 100)]) + b"%x" % choose.getrandbits(4 * size + 4)
+            value = shape % (bytes([choose.randrange(97, 100)]) + b"%x" % choose.getrandbits(4 * size + 4))
             names = [b"f"] if alike or self.often(0.7) else choose.choice([[b"name"], [b"f", b"g"], [b"g"]])
             requests.append([b"XADD", key, format_id(last_id), *(word for name in names for word in (name, value))])
         return requests
@@ -224,7 +227,7 @@ class ColdAuthor(Author):
         any_id = self.some_id(key)
         group = self.group(key)
         number = b"%d" % self.choose.choice([1, 3, 10, 40, 1000])
-        kind = self.choose.randrange(19)
+        kind = self.choose.randrange(20)
         if group not in self.groups_of(key) and self.often(0.4):
             return [b"XGROUP", b"CREATE", key, group, self.pick([b"0", b"0", b"$", any_id])]
         condition = [
@@ -270,6 +273,9 @@ class ColdAuthor(Author):
             return [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", number]
         if kind == 16:
             return [b"XTRIM", key, b"MINID", self.pick([b"~", b"="]), any_id]
+        if kind == 18:
+            trim = self.trim(key) if self.often(0.4) else []
+            return [b"XADD", key, *trim, *self.named(key), *self.fields()]
         if kind == 17:
             ids = [self.some_id(key) for _ in range(self.choose.choice([5, 20]))]
             return [b"XDEL", key, *ids]

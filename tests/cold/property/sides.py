@@ -2,7 +2,7 @@
 
 import random
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from streamd.base.clock import ManualClock
@@ -54,8 +54,10 @@ class Side(Host):
     options: dict[str, Any] = {"stream_node_max_entries": 5}
     kind: type[Restartable] = Restartable
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: ManualClock, rules: Sequence[bytes] = ()) -> None:
+        """rules: those of the user that the third client is."""
         self.bugs: list[str] = []
+        self.rules = rules
         self.clock = clock
         self.begin(None)
 
@@ -89,6 +91,9 @@ class Side(Host):
         connection = self.clients[number] = self.open()
         self.read[number] = 0
         self.receive(connection, [[b"HELLO", b"%d" % PROTOCOLS[number]]], is_shared=False)
+        if self.rules and number == 2:
+            self.receive(connection, [[b"ACL", b"SETUSER", b"ann", b"reset", b"on", b"nopass", b"&*", *self.rules]])
+            self.receive(connection, [[b"AUTH", b"ann", b"x"]])
 
     def _want_turn(self) -> None:
         self.wants_turn = True
@@ -162,10 +167,12 @@ class ColdSide(Side):
     options = {**Side.options, "stream_memory": 16 * MIB}
     kind = ColdRestartable
 
-    def __init__(self, clock: ManualClock, limit_bytes: int, counts: dict[str, int]) -> None:
+    def __init__(
+        self, clock: ManualClock, limit_bytes: int, counts: dict[str, int], rules: Sequence[bytes] = ()
+    ) -> None:
         self.limit_bytes = limit_bytes
         self.counts = counts
-        super().__init__(clock)
+        super().__init__(clock, rules)
 
     def begin(self, disk: SimulatedDisk | None) -> None:
         super().begin(disk)
