@@ -44,7 +44,7 @@ _VALUE_BYTES_MAX: Final = 256
 _VALUE_BYTES: Final = 33 + 8 + 70 + 28
 _SET_BYTES: Final = 33 + 100
 # Notes may take this part of their file's size, but at least so much.
-_FILE_PART: Final = 16
+_FILE_PART: Final = 4
 _BYTES_MIN: Final = 64 * 1024
 # So many filters are remembered, with a byte for each row and each value.
 _JUDGED_MAX: Final = 4

@@ -50,7 +50,7 @@ class NotesFiles:
             return file.read_cached(0, size) if size <= _CACHED_BYTES_MAX else None
 
     def write(self, number: int, field: bytes, data: bytes) -> None:
-        """Write a file in place of the one that is there. Raises: OSError, after which there is none."""
+        """Write a file in place of the one that is there. Raises: OSError, after which the file is gone."""
         ending = _ending(field)
         path = self._path(number, ending)
         endings = self._endings.setdefault(number, set())

@@ -1,14 +1,17 @@
 """Searches in a log with segment files and notes find what they find in a plain log, after any history."""
 
 from random import Random
+from typing import cast
 
 import pytest
 
 from streamd.base.clock import ManualClock
+from streamd.cold.cold_list import ColdList
+from streamd.cold.files import SegmentFile
 from streamd.cold.jobs import Jobs
 from streamd.cold.merging import merge
-from streamd.cold.output import Output
-from streamd.cold.use import choose, survey
+from streamd.cold.output import Output, Pace
+from streamd.cold.use import Use, choose, survey
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.entry_log import Log
 from streamd.stream.search.field_index import FieldIndex
@@ -38,6 +41,7 @@ class Searched(Pair):
         self.jobs = JobsAtHand()
         self.store.notebook.submit = self.jobs.submit
         self.store.notebook.set_limit(self.random.choice([1 << 24, 1 << 24, 500_000, 200_000]))
+        self.merged = 0
         self.indexes: dict[tuple[int, bytes], FieldIndex] = {}
 
     def append(self) -> None:
@@ -72,13 +76,16 @@ class Searched(Pair):
         sealed = self.cold.sealed
         if sealed is None or self.random.random() < 0.5:
             return
-        found: dict[object, object] = {}
-        for _ in survey(lambda: iter([sealed]), found):  # type: ignore[arg-type]
+        found: dict[SegmentFile, Use] = {}
+        for _ in survey(lambda: [cast(ColdList, sealed)], found):
             pass
-        uses = choose([*found.values()])  # type: ignore[arg-type]
         jobs = Jobs(JobsAtHand(at_once=True).submit)
-        for _ in merge(self.store, uses, jobs, Output(self.store.files, jobs, ManualClock()), None, 0):
+        output = Output(self.store.files, jobs, ManualClock())
+        pace = Pace(ManualClock())
+        pace.is_lifted = True
+        for _ in merge(self.store, choose([*found.values()]), jobs, output, pace, 0):
             pass
+        self.merged += output.rows
         self.store.settle()
         self.store.files.unlink_dead()
 
@@ -141,7 +148,7 @@ def test_searches_find_the_same_in_any_history(seed: int, tmp_path: object) -> N
 
 
 def test_the_histories_have_rows_that_are_passed_over(tmp_path_factory: pytest.TempPathFactory) -> None:
-    passed = written = 0
+    passed = written = merged = 0
     for seed in range(6):
         directory = tmp_path_factory.mktemp("d")
         one = Searched(seed, str(directory))
@@ -150,5 +157,7 @@ def test_the_histories_have_rows_that_are_passed_over(tmp_path_factory: pytest.T
             one.check()
         passed += one.store.notebook.rows_passed
         written += one.jobs.count
+        merged += one.merged
     assert passed > 200
     assert written > 5
+    assert merged > 5

@@ -341,9 +341,7 @@ class Log(Tail):
     # Waiting. What a command needs may not be in memory: each access raises Absent then, and the command is executed
     # again. So a command that changes something asks for all that it needs before.
 
-    def require(
-        self, start: int, end: int, count: int | None = None, reverse: bool = False, wanted: object = None
-    ) -> None:
+    def require(self, start: int, end: int, count: int | None = None, reverse: bool = False, of: object = None) -> None:
         """Return if the first `count` entries of a range, or of `runs_for`, need no wait. Raises: Absent."""
         sealed, ids = self._sealed, self._ids
         if sealed is None or start > end or (ids and start >= ids[0]):
@@ -351,7 +349,7 @@ class Log(Tail):
         if reverse and count is not None and ids:
             count -= max(bisect_right(ids, end) - bisect_left(ids, start), 0)
         if count is None or count > 0:
-            sealed.require(start, end, count, reverse, wanted)
+            sealed.require(start, end, count, reverse, of)
 
     def require_ids(self, ids: Iterable[int]) -> None:
         """Return if these entries can be looked up and read without waiting. Raises: Absent."""

@@ -111,7 +111,7 @@ def search(
             start = _id_before(node, last_high) + 1
             if stop():
                 return Found(count - left, ids, parts, start - 1, False)
-        log.require(start, end, _AHEAD, wanted=wanted)
+        log.require(start, end, _AHEAD, of=wanted)
         raise
     return Found(count - left, ids, parts, None if node is None else _id_before(node, last_high), True)
 
