@@ -123,6 +123,18 @@ def test_what_is_moved_is_in_the_cache():
     bench.close()
 
 
+def test_a_list_that_is_in_both_queues_is_written_once():
+    bench = Bench(1_200 * 1024)
+    bench.add("a", 270, 1_000)
+    for name in "bcde":
+        bench.add(name, 90, 1_000)
+    bench.tick()
+    [file] = {stretch.file for one in bench.lists() if one is not None for stretch in one.rows.stretches}
+    assert bench.cold_entries("a") > 250
+    assert file.index.entries(0, file.index.rows) == sum(map(bench.cold_entries, "abcde"))
+    bench.close()
+
+
 # Before a rewrite.
 
 
