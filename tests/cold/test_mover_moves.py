@@ -369,6 +369,18 @@ def test_a_list_that_was_removed_is_not_written():
     bench.close()
 
 
+def test_entries_of_a_node_that_was_deleted_before_a_move_are_not_taken_for_pending_ones():
+    bench = Bench()
+    bench.add("s", 200)
+    gone = bench.ids("s")[40:44]
+    bench.delete("s", gone)
+    bench.settle()
+    assert bench.cold_entries("s") > 100
+    bench.store.in_place += 1
+    assert [bench.logs["s"].holds_pending(one) for one in (*gone, bench.ids("s")[39])] == [False] * 4 + [True]
+    bench.close()
+
+
 def test_small_lists_that_were_removed_are_forgotten():
     bench = Bench(64 * MB)
     for n in range(250):
