@@ -23,7 +23,7 @@ from streamd.base.progress import ProgressLine
 MB: Final = 1_000_000
 ENTRIES, MEMORY_MB = 20_000_000, 200
 # What the interpreter, the tail of the stream, and requests under way take of the memory beside entries.
-_BESIDE_MB: Final = 100
+_BESIDE_MB: Final = 110
 _STREAM_MB_MIN: Final = 17
 _DISK_BYTES_EACH: Final = 100
 RUN_SECONDS_MAX: Final = 3_600

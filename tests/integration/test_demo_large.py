@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_demo_finds_each_entry_once_though_the_server_is_killed_twice(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    command = [sys.executable, "-m", "demo.large", "--no-spark", "--entries", "200000", "--memory-mb", "117"]
+    command = [sys.executable, "-m", "demo.large", "--no-spark", "--entries", "200000", "--memory-mb", "127"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("killed the server (kill -9)") == 2

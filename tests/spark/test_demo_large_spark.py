@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def test_the_demo_of_large_streams_has_spark_count_each_entry_once(tmp_path):
-    demo = start(tmp_path, "--entries", "300000", "--memory-mb", "117", module="demo.large")
+    demo = start(tmp_path, "--entries", "300000", "--memory-mb", "127", module="demo.large")
     output, _ = demo.communicate(timeout=280)
 
     assert demo.returncode == 0, output
