@@ -167,6 +167,8 @@ class ColdList(SegmentList):
         """Have the last row in memory again, and no more in its file. Raises: Absent."""
         nodes = [node.copy() for node in self.rows.take_last_row()]
         first_ids = [node.first_id for node in nodes]
+        for node in nodes:
+            node.pack()  # a compressed block had them uncompressed
         self.segments[self.head : self.head] = nodes
         self.first_ids[self.head : self.head] = first_ids
         self.memory_bytes += sum([node.memory_bytes for node in nodes])

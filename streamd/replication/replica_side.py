@@ -256,6 +256,7 @@ class ReplicaSide:
             return False
         self._taking = self._incoming = None
         self._standing.history = self._coming
+        self._standing.was_noted = True  # also by the rewrites that follow
         self._applier = None
         self._synced_at.clear()
         self._synced = self._coming.offset

@@ -41,7 +41,7 @@ class Standing:
     """The history and the role of a server.
 
     primary: host and port of the server that this one is a replica of, None if it is a primary. was_noted: the journal
-    had said so at the start.
+    says so.
     """
 
     def __init__(self, new_id: Callable[[], str]) -> None:

@@ -4,6 +4,9 @@ from random import Random
 
 import pytest
 
+from streamd.cold.block import Block
+from streamd.cold.codec import ZSTD, is_available
+from streamd.cold.cold_list import ColdList
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
@@ -152,3 +155,26 @@ def test_a_cold_log_is_as_a_plain_one(seed: int, tmp_path: object) -> None:
     for _ in range(70):
         pair.step()
         pair.check()
+
+
+@pytest.mark.skipif(not is_available(ZSTD), reason="the package zstandard is not installed")
+def test_what_comes_back_from_a_compressed_block_is_packed_as_it_was(tmp_path: object) -> None:
+    store = cold_store(str(tmp_path))
+    log = Log(10, store)
+    for n in range(50):
+        log.append(n + 1 << 64, [b"f", b"the same words again and again, %d" % n] * 2)
+    cold = log.sealed
+    assert isinstance(cold, ColdList)
+    before = cold.memory_bytes
+    group = cold.oldest_unwritten(1 << 30)
+    writing = store.files.create(0)
+    writing.write([Block(group, ZSTD)])
+    file = writing.finish()
+    store.files.sync(file)
+    cold.switch(file, 0, 1, [group])
+    evict(store)
+    store.in_place += 1
+    cold.bring_back()
+    assert cold.memory_bytes == before
+    assert all(one.raw_bytes for one in group)
+    assert all(one.raw_bytes for one in cold.segments)

@@ -15,7 +15,7 @@ IDS = ["0", "$", "+", ">", "5", "5-1", "6-0", "7-1", "8-3", "12-0", "13-0", "99-
 HEADS = ["STREAMS", "COUNT % STREAMS", "count % streams", "COUNT % BLOCK 1 STREAMS", "COUNT %", "STREAMS COUNT %"]
 COUNTS = ["0", "1", "2", "3", "100", "-1", "01", "x", "12345678901", "99999999999999999999"]
 KEY = st.sampled_from([*KEYS, *["s", "t"] * 6])
-ID = st.sampled_from([*IDS, *["5-1", "8-3", "12-0", "11-0"] * 12])
+ID = st.sampled_from([*IDS, *["5-1", "8-3", "12-0", "11-0", "11-2"] * 12])
 ASKED = st.lists(st.tuples(KEY, ID), max_size=4).map(lambda pairs: [*map(list, zip(*pairs, strict=True))] or [[], []])
 READS = st.builds(
     lambda head, count, asked, cut: f"XREAD {head.replace('%', count)}".split() + asked[0][cut:] + asked[1],

@@ -411,7 +411,7 @@ class Log(Tail):
         if not ids or start < ids[0]:
             return None
         end = len(ids)
-        low = end - 1 if end > 1 and start > ids[-2] else bisect_left(ids, start)
+        low = end - 1 if end > 1 and ids[-2] < start <= ids[-1] else bisect_left(ids, start)
         high = min(low + count, end) if count else end
         if high - low == 1 and self._width:
             # (One entry, mostly: what `read` does.)

@@ -8,7 +8,7 @@ from typing import Final
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import ids_behind, ids_of, sums
-from streamd.stream.log.sealing import join_texts, seal_texts
+from streamd.stream.log.sealing import JOINED_BYTES_MAX, join_texts, seal_texts
 from streamd.stream.log.segment_cache import CACHE, Encoded
 from streamd.stream.wire.cutting import cut, cut_alike
 from streamd.stream.wire.entry_columns import EntryColumns
@@ -266,6 +266,12 @@ class Segment:
         segment = Segment(ids, texts, widths[0], None if same_width else widths, self)
         segment.last_id, segment.used = self.last_id, self.used
         return segment
+
+    def pack(self) -> None:
+        """Have the texts as they are after sealing, when they were uncompressed since then."""
+        texts = self.texts
+        if type(texts) is bytes and not self.raw_bytes and len(texts) <= JOINED_BYTES_MAX:
+            self.texts, self.raw_bytes = join_texts([texts], len(texts))
 
     def copy(self) -> "Segment":
         """Return a copy for another log; parts that never change are shared."""

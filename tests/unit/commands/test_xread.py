@@ -434,3 +434,14 @@ def test_what_was_read_for_one_waiter_is_not_kept_for_a_later_one(engine):
         engine.do(f"XADD s 1-1 {field} v")
         assert reader.replies() == [[[b"s", [entry("1-1", field)]]]]
         engine.do("DEL s")
+
+
+@pytest.mark.parametrize("node", [1, 2, 100])
+@pytest.mark.parametrize("count", ["", "COUNT 2 "])
+def test_the_last_entry_is_not_read_again_once_the_one_behind_it_is_deleted(engine, node, count):
+    engine.do(f"CONFIG SET stream-node-max-entries {node}")
+    for number in range(1, 6):
+        engine.do(f"XADD s {number}-1 f v")
+    engine.do("XDEL s 5-1")
+    assert engine.do(f"XREAD {count}STREAMS s 4-1") is None
+    assert engine.do(f"XREAD {count}STREAMS s 3-1") == [[b"s", [[b"4-1", [b"f", b"v"]]]]]
