@@ -40,15 +40,15 @@ class Stretch:
         self.gone: dict[int, Tombstones] = {}
         self.gone_count = 0
         self._is_shared = False
-        if like is not None:
+        if like is None:
+            index = file.index
+            self.nodes_before, self.nodes = index.nodes(0, low), index.nodes(low, high)
+            self.entries, self.stored_bytes = index.entries(low, high), index.stored_bytes(low, high)
+            self.first_id = file.index.first_id(low)
+            self.last_id = file.index.last_id(high - 1)
+        else:
             self.nodes_before, self.nodes, self.stored_bytes = like.nodes_before, like.nodes, like.stored_bytes
             self.entries, self.first_id, self.last_id = like.entries, like.first_id, like.last_id
-            return
-        index = file.index
-        self.nodes_before, self.nodes = index.nodes(0, low), index.nodes(low, high)
-        self.entries, self.stored_bytes = index.entries(low, high), index.stored_bytes(low, high)
-        self.first_id = file.index.first_id(low)
-        self.last_id = file.index.last_id(high - 1)
 
     def live_count(self, row: int) -> int:
         """Return how many entries of a row are not deleted."""
