@@ -50,12 +50,6 @@ class Rows:
         self.end = last.last_id
         self.live += file.index.entries(low, high)
 
-    def gone_ids(self) -> Iterator[int]:
-        """Yield the IDs of deleted entries of the rows, ascending."""
-        for stretch in self.stretches:
-            for row in sorted(stretch.gone):
-                yield from stretch.gone[row].ids()
-
     @property
     def stored_bytes(self) -> int:
         """The bytes that the rows take in their files."""
