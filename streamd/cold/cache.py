@@ -18,7 +18,7 @@ _EVICTED_MAX: Final = 1_000
 
 
 class Reader:
-    """The asker for blocks as the cache knows it, one client or several: the blocks that were asked for last."""
+    """A reader as the cache knows it, one client or several: the blocks that were asked for last."""
 
     __slots__ = ("recent",)
 

@@ -13,7 +13,7 @@ from streamd.cold.sieve import next_rows, runs_for
 from streamd.stream.log.absent import Absent
 from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
-from streamd.stream.log.segment_list import FULL, SegmentList, Trimmed
+from streamd.stream.log.segment_list import FULL, SegmentList
 from streamd.stream.search.patterns import EntryFilter
 
 # A list is written when it has so much in memory beside its last segment; under pressure, with less.
@@ -231,24 +231,23 @@ class ColdList(SegmentList):
             self.live_count -= before - self.rows.live
         super().delete_recorded(ids[cold:])
 
-    def trim_first(self, over: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
+    def trim_first(self, over: int, approximate: bool, limit: int, removed: int = 0) -> int:
         """Delete the first entries; see SegmentList. It never raises Absent."""
         if self.rows.stretches:
-            trimmed = self.rows.trim_first(over, approximate, limit)
-            removed = trimmed.removed
-            self.live_count -= removed
-            if trimmed.is_done:
-                return trimmed
+            removed = self.rows.trim_first(over, approximate, limit)
+            self.live_count -= removed if removed >= 0 else ~removed
+            if removed < 0:
+                return removed
         return super().trim_first(over, approximate, limit, removed)
 
-    def trim_before(self, min_id: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
+    def trim_before(self, min_id: int, approximate: bool, limit: int, removed: int = 0) -> int:
         """Delete the entries whose ID is less than `min_id`; see SegmentList. It never raises Absent."""
         if self.rows.stretches:
-            trimmed = self.rows.trim_before(min_id, approximate, limit)
-            removed = trimmed.removed
-            self.live_count -= removed
-            if trimmed.is_done:
-                return trimmed
+            removed = self.rows.trim_before(min_id, approximate, limit)
+            self.live_count -= removed if removed >= 0 else ~removed
+            self.emptied = self.rows.emptied
+            if removed < 0:
+                return removed
         return super().trim_before(min_id, approximate, limit, removed)
 
     # Waiting.

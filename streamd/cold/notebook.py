@@ -26,13 +26,15 @@ class Notebook:
     """The notes in memory, those that were used longest ago first.
 
     Notes that cannot be read are made again, and those that cannot be written are kept in memory for a while, so
-    failures only cost time. submit: runs jobs on a thread; None: nothing is written, and files are read at once. bytes:
-    what the notes take. rows_passed: how many rows searches have passed over.
+    failures only cost time. submit, submit_read: run jobs that write, and that read, on a thread; None: nothing is
+    written, and files are read at once. bytes: what the notes take. rows_passed: how many rows searches have passed
+    over.
     """
 
     def __init__(self, files: NotesFiles, limit_bytes: int) -> None:
         """limit_bytes: what entries in memory may take."""
         self.submit: Submit | None = None
+        self.submit_read: Submit | None = None
         self.bytes = 0
         self.rows_passed = 0
         self._files = files
@@ -59,7 +61,7 @@ class Notebook:
         if self._files.has(*key):
             try:
                 data = self._files.read_cached(*key)
-                if data is None and (at_once or self.submit is None):
+                if data is None and (at_once or self.submit_read is None):
                     data = self._files.read(*key)
             except OSError:
                 self._files.forget(*key)
@@ -123,9 +125,9 @@ class Notebook:
             elif failure is not None:
                 raise failure
 
-        assert self.submit is not None
+        assert self.submit_read is not None
         self._loading.add(key)
-        self.submit(job, done)
+        self.submit_read(job, done)
 
     # Writing.
 

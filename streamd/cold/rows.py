@@ -8,7 +8,7 @@ from streamd.cold.files import SegmentFile
 from streamd.cold.seen_nodes import first_id_of, is_in, without
 from streamd.cold.stretch import Stretch
 from streamd.stream.log.segment import Segment
-from streamd.stream.log.segment_list import Trimmed, read_nodes
+from streamd.stream.log.segment_list import read_nodes
 
 
 class Rows:
@@ -24,7 +24,7 @@ class Rows:
     else -1.
     """
 
-    __slots__ = ("_first_id", "_front_least", "blocks", "end", "is_loaded", "live", "skipped", "stretches")
+    __slots__ = ("_first_id", "_front_least", "blocks", "emptied", "end", "is_loaded", "live", "skipped", "stretches")
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
@@ -34,6 +34,7 @@ class Rows:
         self.end = -1
         self.is_loaded = False
         self._first_id = self._front_least = -1
+        self.emptied: tuple[int, int] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.stretches)
@@ -227,13 +228,13 @@ class Rows:
         self._first_id = self._front_least = -1
         self._drop_dead_ends()
 
-    def trim_first(self, over: int, approximate: bool, limit: int) -> Trimmed:
+    def trim_first(self, over: int, approximate: bool, limit: int) -> int:
         """Delete the first entries; see SegmentList. A block is read if only some nodes of it are to be deleted, and it
         has tombstones.
         """
         removed = 0
         if approximate and not limit and over < self._front_least:
-            return Trimmed(0, True)  # as mostly
+            return ~0  # as mostly
         while self.stretches and removed < over:
             live = self._live_in(self.stretches[0], self.stretches[0].low)
             if removed + live <= over and (not limit or removed + live <= limit):
@@ -242,19 +243,19 @@ class Rows:
                 continue
             if not approximate and not limit:
                 self._skip(over - removed)
-                return Trimmed(over, True)
+                return ~over
             for entries in self._front_counts():
                 if limit and removed + entries > limit:
-                    return Trimmed(removed, True)
+                    return ~removed
                 if removed + entries > over:
                     self._front_least = entries
                     if not approximate:
                         self._skip(over - removed)
                         removed = over
-                    return Trimmed(removed, True)
+                    return ~removed
                 self._skip(entries)
                 removed += entries
-        return Trimmed(removed, False)
+        return removed
 
     def _front_counts(self) -> list[int]:
         """Return how many entries each node of the first row has."""
@@ -268,8 +269,9 @@ class Rows:
             skip = max(skip - entries, 0)
         return counts
 
-    def trim_before(self, min_id: int, approximate: bool, limit: int) -> Trimmed:
+    def trim_before(self, min_id: int, approximate: bool, limit: int) -> int:
         """Delete the entries whose ID is less than `min_id`; see SegmentList. The block that has that ID is read."""
+        self.emptied = None
         removed = 0
         while self.stretches:
             stretch = self.stretches[0]
@@ -280,10 +282,10 @@ class Rows:
                 removed += live
                 continue
             if index.first_id(row) >= min_id:
-                return Trimmed(removed, True)
+                return ~removed
             for node in self._nodes_in_place(stretch, row):
                 if limit and removed + node.live_count > limit:
-                    return Trimmed(removed, True)
+                    return ~removed
                 if node.last_id < min_id:
                     self._skip(node.live_count)
                     removed += node.live_count
@@ -294,8 +296,9 @@ class Rows:
                     removed += low
                     if low == node.live_count:
                         emptied = node.used, node.last_id
-                return Trimmed(removed, True, emptied)
-        return Trimmed(removed, False)
+                self.emptied = emptied
+                return ~removed
+        return removed
 
     # Waiting.
 

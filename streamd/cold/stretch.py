@@ -31,19 +31,24 @@ class Stretch:
         "stored_bytes",
     )
 
-    def __init__(self, file: SegmentFile, hold: Hold, low: int, high: int) -> None:
+    def __init__(self, file: SegmentFile, hold: Hold, low: int, high: int, like: "Stretch | None" = None) -> None:
+        """like: a stretch of the same rows, whose sums are taken."""
         self.file = file
         self.hold = hold
         self.low = low
         self.high = high
         self.gone: dict[int, Tombstones] = {}
         self.gone_count = 0
-        index = file.index
-        self.nodes_before, self.nodes = index.nodes(0, low), index.nodes(low, high)
-        self.entries, self.stored_bytes = index.entries(low, high), index.stored_bytes(low, high)
-        self.first_id = file.index.first_id(low)
-        self.last_id = file.index.last_id(high - 1)
         self._is_shared = False
+        if like is None:
+            index = file.index
+            self.nodes_before, self.nodes = index.nodes(0, low), index.nodes(low, high)
+            self.entries, self.stored_bytes = index.entries(low, high), index.stored_bytes(low, high)
+            self.first_id = file.index.first_id(low)
+            self.last_id = file.index.last_id(high - 1)
+        else:
+            self.nodes_before, self.nodes, self.stored_bytes = like.nodes_before, like.nodes, like.stored_bytes
+            self.entries, self.first_id, self.last_id = like.entries, like.first_id, like.last_id
 
     def live_count(self, row: int) -> int:
         """Return how many entries of a row are not deleted."""
@@ -122,10 +127,7 @@ class Stretch:
 
     def copy(self) -> "Stretch":
         """Return a copy for another stream, which shares the tombstones until one of them has more."""
-        other = Stretch.__new__(Stretch)
-        other.file, other.hold, other.low, other.high = self.file, self.hold, self.low, self.high
-        other.nodes_before, other.nodes, other.stored_bytes = self.nodes_before, self.nodes, self.stored_bytes
-        other.entries, other.first_id, other.last_id = self.entries, self.first_id, self.last_id
+        other = Stretch(self.file, self.hold, self.low, self.high, self)
         other.gone, other.gone_count = self.gone, self.gone_count
         self._is_shared = other._is_shared = True
         return other

@@ -9,7 +9,7 @@ from streamd.cold.mover import Mover
 from streamd.cold.store import ColdStore
 from streamd.connected.state import State
 from streamd.data.keyspace import Keyspace
-from streamd.journal.jobs import Done, Pending
+from streamd.journal.jobs import Done, Pending, Submit
 from streamd.stream.stream import Stream
 
 # So many keys are looked at in one step, some ten microseconds.
@@ -29,11 +29,18 @@ class MovingThread(Protocol):
 class Moving:
     """Makes the mover when the server has a store, and ends it with the store."""
 
-    def __init__(self, state: State, begin_thread: Callable[[], MovingThread], plan: Callable[[], None]) -> None:
-        """plan: has the journal rewritten soon."""
+    def __init__(
+        self,
+        state: State,
+        begin_thread: Callable[[], MovingThread],
+        plan: Callable[[], None],
+        read_beside: Submit | None = None,
+    ) -> None:
+        """plan: has the journal rewritten soon. read_beside: runs jobs that read; None: the mover's thread does."""
         self._state = state
         self._begin_thread = begin_thread
         self._plan = plan
+        self._read_beside = read_beside
         self._store: ColdStore | None = None
         self._mover: Mover | None = None
         self._thread: MovingThread | None = None
@@ -57,6 +64,7 @@ class Moving:
                 lambda error: state.note_bug("the mover", may_have_changed=False, error=error),
             )
             store.notebook.submit = thread.submit
+            store.notebook.submit_read = self._read_beside or thread.submit
             self._set_codec()
 
     def _set_codec(self) -> None:
@@ -66,7 +74,7 @@ class Moving:
     def close(self) -> None:
         """Wait for the jobs that are under way, and end the thread."""
         if self._mover is not None and self._thread is not None and self._store is not None:
-            self._store.notebook.submit = None
+            self._store.notebook.submit = self._store.notebook.submit_read = None
             self._mover.close()
             self._thread.close()
         self._state.mover = self._mover = self._thread = self._store = None

@@ -146,7 +146,9 @@ class Server:
             self._journal_failed,
             self.engine.serve,
         )
-        self._moving = Moving(self.engine.state, self._begin_moving_thread, persistence.rewriting.plan)
+        self._moving = Moving(
+            self.engine.state, self._begin_moving_thread, persistence.rewriting.plan, self._read_beside
+        )
         if self.measures is not None:
             persistence.barrier.held_us = self.measures.barrier.observe
         try:

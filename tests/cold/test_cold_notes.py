@@ -38,7 +38,7 @@ class Bench:
         self.log = Log(10, self.store)
         self.jobs = JobsAtHand()
         if notes:
-            self.store.notebook.submit = self.jobs.submit
+            self.store.notebook.submit = self.store.notebook.submit_read = self.jobs.submit
         for n in range(ENTRIES):
             self.log.append(entry_id(n + 1), self.fields(n))
         move(self.store, self.log, 390, 10)
@@ -74,7 +74,7 @@ class Bench:
         self.store.files.hold(self.file, BASE)
         old = self.store
         self.store = self._store()
-        self.store.notebook.submit = self.jobs.submit
+        self.store.notebook.submit = self.store.notebook.submit_read = self.jobs.submit
         self.file = self.store.files.load(self.file.number, self.file.size, self.file.checksum)
         self.store.files.hold(self.file, BASE)
         self._watch()

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from streamd.cold.files import BASE, REPLY
+from streamd.cold.files import BASE, MOVER, REPLY
 from tests.cold.moving_bench import LIMIT, Bench
 from tests.cold.test_mover_moves import CHANGES
 
@@ -173,6 +173,22 @@ def test_the_old_file_stays_as_long_as_something_else_holds_it():
     bench.files.release(old, BASE)
     bench.settle()
     assert old.path not in bench.files_there()
+    bench.close()
+
+
+def test_a_file_that_streams_are_about_to_switch_to_is_not_merged():
+    bench = moved("stu")
+    file = file_of(bench, "u")
+    bench.files.hold(file, MOVER)
+    bench.remove("s")
+    bench.remove("t")
+    bench.settle()
+    assert file_of(bench, "u") is file
+    bench.files.release(file, MOVER)
+    bench.delete("u", bench.ids("u")[:1])
+    bench.settle()
+    assert file_of(bench, "u") is not file
+    bench.check_settled()
     bench.close()
 
 

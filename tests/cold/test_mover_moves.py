@@ -123,6 +123,18 @@ def test_what_is_moved_is_in_the_cache():
     bench.close()
 
 
+def test_a_list_that_is_in_both_queues_is_written_once():
+    bench = Bench(1_200 * 1024)
+    bench.add("a", 270, 1_000)
+    for name in "bcde":
+        bench.add(name, 90, 1_000)
+    bench.tick()
+    [file] = {stretch.file for one in bench.lists() if one is not None for stretch in one.rows.stretches}
+    assert bench.cold_entries("a") > 250
+    assert file.index.entries(0, file.index.rows) == sum(map(bench.cold_entries, "abcde"))
+    bench.close()
+
+
 # Before a rewrite.
 
 
@@ -354,6 +366,18 @@ def test_a_list_that_was_removed_is_not_written():
     assert len(bench.store.unwritten) == 0
     assert sum(len(inode.data) for inode in bench.disk.names.values()) < 600_000
     assert bench.store.hot_bytes < 10_000
+    bench.close()
+
+
+def test_entries_of_a_node_that_was_deleted_before_a_move_are_not_taken_for_pending_ones():
+    bench = Bench()
+    bench.add("s", 200)
+    gone = bench.ids("s")[40:44]
+    bench.delete("s", gone)
+    bench.settle()
+    assert bench.cold_entries("s") > 100
+    bench.store.in_place += 1
+    assert [bench.logs["s"].holds_pending(one) for one in (*gone, bench.ids("s")[39])] == [False] * 4 + [True]
     bench.close()
 
 

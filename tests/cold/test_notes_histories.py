@@ -39,7 +39,7 @@ class Searched(Pair):
     def __init__(self, seed: int, directory: str) -> None:
         super().__init__(seed, directory)
         self.jobs = JobsAtHand()
-        self.store.notebook.submit = self.jobs.submit
+        self.store.notebook.submit = self.store.notebook.submit_read = self.jobs.submit
         self.store.notebook.set_limit(self.random.choice([1 << 24, 1 << 24, 500_000, 200_000]))
         self.merged = 0
         self.indexes: dict[tuple[int, bytes], FieldIndex] = {}

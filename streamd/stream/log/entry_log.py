@@ -201,10 +201,10 @@ class Log(Tail):
         before = length = len(self)
         sealed, self._emptied = self._sealed, self._emptied if length <= maxlen else None
         if sealed is not None and length > maxlen:
-            trimmed = sealed.trim_first(length - maxlen, approximate, limit)
-            length -= trimmed.removed
-            if trimmed.is_done:
-                return trimmed.removed
+            removed = sealed.trim_first(length - maxlen, approximate, limit)
+            if removed < 0:
+                return ~removed
+            length -= removed
         entries = len(self._ids)
         if length <= maxlen or (limit and before - length + entries > limit):
             return before - length
@@ -226,12 +226,11 @@ class Log(Tail):
         if self._emptied is not None and self._emptied[1] < min_id:
             self._emptied = None
         if sealed is not None:
-            trimmed = sealed.trim_before(min_id, approximate, limit)
-            removed = trimmed.removed
-            if trimmed.emptied is not None:
-                self._emptied = trimmed.emptied
-            if trimmed.is_done:
-                return removed
+            removed = sealed.trim_before(min_id, approximate, limit)
+            if sealed.emptied is not None:
+                self._emptied = sealed.emptied
+            if removed < 0:
+                return ~removed
         if not (ids or self._gone) or (limit and removed + len(ids) > limit):
             return removed
         if max(ids[-1] if ids else 0, self._gone_id) < min_id:

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from streamd.stream.log.runs import Passed
 from streamd.stream.log.segment import Segment
@@ -15,18 +15,6 @@ _live_count: Final = attrgetter("live_count")
 FULL: Final = 1 << 32
 
 
-class Trimmed(NamedTuple):
-    """What trimming has done to the sealed part of a log.
-
-    removed: how many entries it has deleted. is_done: whether the tail stays as it is. emptied: (number of entries,
-    last ID) of a node that it has emptied, but not passed; else None.
-    """
-
-    removed: int
-    is_done: bool
-    emptied: tuple[int, int] | None = None
-
-
 class SegmentList:
     """The sealed segments of one log, in order; they are looked up by ID, and dropped at the front at no cost.
 
@@ -35,10 +23,10 @@ class SegmentList:
     Shape: the segments are `segments` from `head` on. In front of `head` are the places of dropped segments, which are
     cut off when they are half of the list. `first_ids` is as long; it has the first ID of each segment, or an earlier
     one. live_count: how many entries are not deleted in all. _own: None until the list is copied, then the segments
-    that no other list has; only these may be changed.
+    that no other list has; only these may be changed. emptied: see trim_before.
     """
 
-    __slots__ = ("_own", "first_ids", "head", "live_count", "memory_bytes", "segments")
+    __slots__ = ("_own", "emptied", "first_ids", "head", "live_count", "memory_bytes", "segments")
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
@@ -47,6 +35,7 @@ class SegmentList:
         self.live_count = 0
         self.memory_bytes = 0
         self._own: set[Segment] | None = None
+        self.emptied: tuple[int, int] | None = None
 
     def __bool__(self) -> bool:
         return len(self) > 0
@@ -203,13 +192,16 @@ class SegmentList:
         """Delete entries by ascending IDs that are known to be there."""
         self.delete_ids(ids)
 
-    def trim_first(self, over: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
-        """Delete the first entries until `over` are removed, `removed` of which already are; see trim_to_length."""
+    def trim_first(self, over: int, approximate: bool, limit: int, removed: int = 0) -> int:
+        """Delete the first entries until `over` are removed, `removed` of which already are; see Log.trim_to_length.
+
+        Returns how many are removed now; ~ of that (a negative number) if the tail is to stay as it is.
+        """
         while removed < over and len(self.segments) > self.head:
             segment = self.segments[self.head]
             entries = segment.live_count
             if limit and removed + entries > limit:
-                return Trimmed(removed, True)
+                return ~removed
             if removed + entries <= over:
                 self.remove(self.head)
                 removed += entries
@@ -217,15 +209,20 @@ class SegmentList:
             if not approximate:
                 self.delete(self.head, 0, segment.nth_position(over - removed))
                 removed = over
-            return Trimmed(removed, True)
-        return Trimmed(removed, False)
+            return ~removed
+        return removed
 
-    def trim_before(self, min_id: int, approximate: bool, limit: int, removed: int = 0) -> Trimmed:
-        """Delete the entries whose ID is less than `min_id`, after `removed` others; see `Log.trim_before`."""
+    def trim_before(self, min_id: int, approximate: bool, limit: int, removed: int = 0) -> int:
+        """Delete the entries whose ID is less than `min_id`, after `removed` others; see Log.trim_before.
+
+        Returns what `trim_first` returns. `emptied` is set to (number of entries, last ID) of a node that it has
+        emptied, but not passed; else to None.
+        """
+        self.emptied = None
         while len(self.segments) > self.head:
             segment = self.segments[self.head]
             if limit and removed + segment.live_count > limit:
-                return Trimmed(removed, True)
+                return ~removed
             if segment.last_id < min_id:
                 removed += segment.live_count
                 self.remove(self.head)
@@ -236,8 +233,9 @@ class SegmentList:
                 if not self.segments[self.head].live_count:
                     self.remove(self.head)
                     emptied = segment.used, segment.last_id
-            return Trimmed(removed, True, emptied)
-        return Trimmed(removed, False)
+            self.emptied = emptied
+            return ~removed
+        return removed
 
     # Reading.
 

@@ -1,4 +1,11 @@
-"""Runs the steps of a history on both servers and compares what their clients get."""
+"""Runs the steps of a history on both servers and compares what their clients get.
+
+Replies are compared by client and in order, once all waits have ended; pushes of RESP3 without their order. Left out
+are MEMORY USAGE, INFO and OBJECT IDLETIME; after a start nodes, the time when a consumer was seen last, and the order
+of keys, which the last rewrite decides; the events of DEBUG RELOAD and LOADAOF; keyspace_hits, since a request that
+waited looks its keys up again. While clients are blocked others send one request at a time: in a pipeline the cold
+server may serve a blocked client, whose entries it reads first, behind a later request.
+"""
 
 import random
 import re

@@ -120,8 +120,8 @@ class Side(Host):
 
     def pass_time(self) -> None:
         """Do what the time demands."""
+        self.restartable.cron()  # (First: XINFO counts expired iids until it frees them.)
         self.engine.tick()
-        self.restartable.cron()
 
     def rewrite(self) -> None:
         """Begin a rewrite of the journal."""
