@@ -23,7 +23,7 @@ def exposed() -> frozenset[str]:
     session = Session()
     session.do("XADD s IDMP p i * f v")
     session.do("XGROUP CREATE s g 0")
-    found = {*metrics(session), *metrics(ColdSession())}
+    found = [*metrics(session), *metrics(ColdSession())]
     names = {re.sub(r"(_seconds)_(?:bucket|count|sum)$", r"\1", one) for one in found}
     return frozenset(names | names_of_a_pair())
 
