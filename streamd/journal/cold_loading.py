@@ -82,6 +82,10 @@ class ColdLoading:
         self._files[number] = file
         self.holds.append(self.store.hold(file, BASE))
 
+    def has(self, number: int) -> bool:
+        """Return whether the base has named a file, and it was not refused."""
+        return number in self._files
+
     def add_range(self, stream: Stream, words: list[bytes]) -> None:
         """Add entries of a file to a stream, by the words behind the key. Raises: ValueError, KeyError."""
         number, low, high, entries = map(int, words[:4])
