@@ -1,6 +1,6 @@
 """XCLAIM: give pending entries of a group to another consumer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from operator import lt
 
@@ -64,10 +64,10 @@ def _all_there(log: Log, ids: list[int]) -> bool:
 
 def _read(
     log: Log, group: Group, ids: list[int], options: _Options, until_ms: int | None
-) -> tuple[Callable[[int], bool], dict[int, list[bytes]]]:
+) -> tuple[set[int], dict[int, list[bytes]]]:
     """Read what a claim needs of a log that may wait, before anything is changed.
 
-    Returns a function that says which entries are there, and the RESP of those that are to be returned. Raises: Absent.
+    Returns the IDs that are there, and the RESP of those entries that are to be returned. Raises: Absent.
     """
     is_pending = group.pending.__contains__
     is_held = log.holding(filter(is_pending, ids))
@@ -76,7 +76,7 @@ def _read(
     with log.at_once():
         there = {one for one in ids if (is_held(one) if is_pending(one) else options.force and one in log)}
         read = {} if options.just_id else {one: log.encode_parts(one, one)[1] for one in needed if one in there}
-    return there.__contains__, read
+    return there, read
 
 
 def _needed(group: Group, ids: list[int], options: _Options, until_ms: int | None) -> Iterator[int]:
@@ -124,10 +124,10 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
         time_ms = now_ms  # an impossible time counts as now: the client's clock may be a little ahead
     until_ms = now_ms - min_idle_ms if min_idle_ms else None
     log = stream.log
-    is_there: Callable[[int], bool] = log.__contains__
+    there: Log | set[int] = log
     read: dict[int, list[bytes]] | None = None
     if log.may_wait:
-        is_there, read = _read(log, group, ids, options, until_ms)
+        there, read = _read(log, group, ids, options, until_ms)
 
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
@@ -136,7 +136,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     parts: list[bytes] = []
     for entry_id in ids:
         entry = group.pending.get(entry_id)
-        if not is_there(entry_id):
+        if entry_id not in there:
             if entry is not None:
                 group.pending.remove(entry_id)
                 record_removed(context, key, group_name, [entry_id])
