@@ -13,6 +13,7 @@ from streamd.cold.store import ColdStore
 from streamd.configuration.option import ConfigError
 from streamd.connected.state import State
 from streamd.data.keyspace import Keyspace
+from streamd.data.listing import streams_of
 from streamd.journal.cold_loading import ColdLoading, UnreadableError
 from streamd.journal.jobs import Submit
 from streamd.journal.journal import Journal
@@ -21,8 +22,6 @@ from streamd.stream.stream import Stream
 OPTION: Final = "stream-memory"
 # Before files are unlinked again that could not be, and before blocks are read again.
 _RETRY_MS: Final = 60_000
-# So many keys are looked at in one step, some ten microseconds.
-_KEYS_AT_ONCE: Final = 200
 
 
 class ColdSegments:
@@ -173,24 +172,18 @@ class ColdSegments:
                 f"or leave {OPTION} on"
             )
 
-    def _each(self) -> Iterator[Stream | None]:
-        """Yield the streams; None now and then between other keys. Streams may come and go meanwhile."""
-        for db in self._state.keyspace:
-            keys = [*db.values]
-            for at in range(0, len(keys), _KEYS_AT_ONCE):
-                for key in keys[at : at + _KEYS_AT_ONCE]:
-                    value = db.values.get(key)
-                    if type(value) is Stream:
-                        yield value
-                yield None
-
     def _put_on_shelf(self, store: ColdStore) -> Iterator[bool]:
         """Have the sealed nodes of all streams written from now on; new ones are, anyway."""
-        for stream in self._each():
-            if stream is None:
-                yield True
-            else:
-                stream.log.put_on(store)
+        is_first = found = True
+        while found:  # one that had another key when its key was looked up is found by the next look
+            found = False
+            for stream in streams_of(self._state.keyspace):
+                if stream is None:
+                    yield True
+                elif is_first or not stream.log.may_wait:
+                    stream.log.put_on(store)
+                    found = True
+            is_first = False
 
     def _bring_back(self, is_loading: bool) -> Iterator[bool]:
         """Read all blocks, and let the store end; yields whether there is more to do at once. Raises: CommandError."""
@@ -198,7 +191,7 @@ class ColdSegments:
         assert store is not None
         while True:
             found = False
-            for stream in self._each():
+            for stream in streams_of(self._state.keyspace):
                 if stream is None:
                     yield True
                     continue

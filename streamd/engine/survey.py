@@ -3,19 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
-from itertools import islice
 from typing import Final
 
-from streamd.data.keyspace import Database, Keyspace
+from streamd.data.keyspace import Keyspace
+from streamd.data.listing import KEYS_PER_SLICE, list_keys, taken_out
 from streamd.data.types import STREAM
 from streamd.stream.stream import Stream
 
 # Keys and groups that are looked at between two turns of clients: some hundred microseconds of work.
 WORK_PER_SLICE: Final = 100
-# Keys that are listed meanwhile: a fifth of a millisecond. (Of a million all at once took ten.)
-KEYS_PER_SLICE: Final = 20_000
-# So many times the list is begun again because a key came or went between two slices.
-LISTS_MAX: Final = 3
 LARGEST: Final = 100
 # Of a stream with more groups, those with the most pending entries.
 GROUPS_MAX: Final = 10
@@ -80,12 +76,12 @@ def survey(keyspace: Keyspace, found: Survey, largest: int = LARGEST) -> Iterato
     work = 0
     for db in keyspace:
         listed: list[list[bytes]] = []
-        for keys in _list_keys(db, listed):
+        for keys in list_keys(db, listed):
             work += keys * WORK_PER_SLICE // KEYS_PER_SLICE
             if work >= WORK_PER_SLICE:
                 yield work
                 work = 0
-        for key in _taken_out(listed):
+        for key in taken_out(listed):
             value = db.values.get(key)
             work += 1
             if type(value) is Stream:
@@ -120,41 +116,6 @@ def survey(keyspace: Keyspace, found: Survey, largest: int = LARGEST) -> Iterato
             yield work
             work = 0
     yield work
-
-
-def _list_keys(db: Database, listed: list[list[bytes]]) -> Iterator[int]:
-    """List the keys of a database, in parts; yields how many keys each has.
-
-    A dict that has changed cannot be gone on with. If that happens again and again it is listed from both ends, in
-    halves: then as many keys may be missed as went between these two.
-    """
-    for _ in range(LISTS_MAX):
-        values, size = db.values, len(db.values)
-        keys = iter(values)
-        listed.clear()
-        while db.values is values and len(values) == size:
-            try:
-                part = list(islice(keys, KEYS_PER_SLICE))
-            except RuntimeError:
-                break  # a key came for each that went: the size does not tell
-            listed.append(part)
-            yield len(part)
-            if len(part) < KEYS_PER_SLICE:
-                return
-    listed.clear()
-    half = len(db.values) // 2
-    listed.append(list(islice(db.values, half)))
-    yield half
-    listed.append(list(islice(reversed(db.values), len(db.values) - half)))
-    yield len(listed[-1])
-
-
-def _taken_out(listed: list[list[bytes]]) -> Iterator[bytes]:
-    """Take keys out of their lists one by one: to free a list of a million at once takes as long as to make it."""
-    while listed:
-        part = listed.pop()
-        while part:
-            yield part.pop()
 
 
 def _add(totals: Totals, stream: Stream, facts: StreamFacts | None = None) -> Iterator[None]:

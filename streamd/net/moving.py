@@ -1,7 +1,7 @@
 """The mover of a server, with its thread, as long as the server has a store of cold segments."""
 
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Protocol
 
 from streamd.cold.codec import AS_SEALED, ZSTD
 from streamd.cold.cold_list import ColdList
@@ -9,11 +9,8 @@ from streamd.cold.mover import Mover
 from streamd.cold.store import ColdStore
 from streamd.connected.state import State
 from streamd.data.keyspace import Keyspace
+from streamd.data.listing import streams_of
 from streamd.journal.jobs import Done, Pending, Submit
-from streamd.stream.stream import Stream
-
-# So many keys are looked at in one step, some ten microseconds.
-_KEYS_AT_ONCE: Final = 200
 
 
 class MovingThread(Protocol):
@@ -82,11 +79,8 @@ class Moving:
 
 def lists_of(keyspace: Keyspace) -> Iterator[ColdList | None]:
     """Yield the sealed segments of each stream; None now and then between keys, which may come and go meanwhile."""
-    for db in keyspace:
-        keys = [*db.values]
-        for at in range(0, len(keys), _KEYS_AT_ONCE):
-            for key in keys[at : at + _KEYS_AT_ONCE]:
-                value = db.values.get(key)
-                if type(value) is Stream and isinstance(sealed := value.log.sealed, ColdList):
-                    yield sealed
+    for stream in streams_of(keyspace):
+        if stream is None:
             yield None
+        elif isinstance(sealed := stream.log.sealed, ColdList):
+            yield sealed

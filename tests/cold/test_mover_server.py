@@ -7,6 +7,8 @@ import pytest
 
 from streamd.base.clock import Clock
 from streamd.net.moving import Moving
+from streamd.stream.log.entry_log import Log
+from streamd.stream.stream import Stream
 from streamd.testing import EmbeddedServer
 from tests.cold.cold_restartable import MIB, ColdRestartable
 from tests.cold.cold_server import list_of
@@ -205,6 +207,29 @@ def test_the_option_is_turned_on_and_off_while_the_server_runs():
     assert server.cold() > 200
     assert server.seen() == seen
     assert server.engine.state.stats.internal_errors == 0
+
+
+@pytest.mark.interpreted(reason="it replaces a method of a compiled class")
+def test_a_stream_that_is_renamed_while_the_option_is_turned_on_is_moved_too(monkeypatch):
+    server = MovingRestartable(stream_memory=None)
+    server.fill()
+    server.fill(key=b"t", since=2)
+    names = {b"s": b"s2", b"t": b"t2"}
+    put_on = Log.put_on
+
+    def renaming(log, shelf):
+        for old, new in [*names.items()]:  # the one that is not yet on the shelf gets a key that no list has
+            if log is not server.engine.state.keyspace[0].values[old].log:
+                server.run([b"RENAME", old, new])
+                names.clear()
+                break
+        return put_on(log, shelf)
+
+    monkeypatch.setattr(Log, "put_on", renaming)
+    server.persistence.set_stream_memory(LIMIT)
+    server.settle()
+    streams = [value for value in server.engine.state.keyspace[0].values.values() if isinstance(value, Stream)]
+    assert [stream.log.may_wait for stream in streams] == [True, True]
 
 
 def test_compression_is_an_option():

@@ -17,7 +17,7 @@ from streamd.commands.stream.options import ReadOptions
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, LongArray, Parts, Pause, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id
-from streamd.stream.entry_replies import ReadBudget, entries_ahead, entries_now, gathered, parts_in_a_row, pauses
+from streamd.stream.entry_replies import ReadBudget, entries_ahead, entries_now, gathered, pauses
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
 from streamd.stream.log.absent import Absent
@@ -146,8 +146,12 @@ class History(Share):
             self.ids = ids if self.stream.has_all_behind(ids[0]) else log.held(ids)
             return
         if ids and not budget.sizes_count:
-            parts = parts_in_a_row(log, ids)
-            if parts is not None:
+            found: list[int] = []
+            try:
+                parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+            except Absent:
+                found.clear()  # others between them may not be in memory
+            if found == ids:
                 # They stand in the log one behind the other, as mostly.
                 budget.spend(len(ids))
                 self.reply = Parts([b"*%d\r\n" % len(ids), *parts])

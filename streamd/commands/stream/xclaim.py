@@ -1,6 +1,6 @@
 """XCLAIM: give pending entries of a group to another consumer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from operator import lt
 
@@ -62,15 +62,21 @@ def _all_there(log: Log, ids: list[int]) -> bool:
     return all(map(lt, ids, islice(ids, 1, None))) and len(log.held(ids)) == len(ids)
 
 
-def _waited_for(
+def _read(
     log: Log, group: Group, ids: list[int], options: _Options, until_ms: int | None
-) -> Callable[[int], bool]:
-    """Return a function that says which entries that a claim may change are in the log. Raises: Absent."""
+) -> tuple[set[int], dict[int, list[bytes]]]:
+    """Read what a claim needs of a log that may wait, before anything is changed.
+
+    Returns the IDs that are there, and the RESP of those entries that are to be returned. Raises: Absent.
+    """
     is_pending = group.pending.__contains__
     is_held = log.holding(filter(is_pending, ids))
-    log.require_ids(_needed(group, ids, options, until_ms))
+    needed = [*_needed(group, ids, options, until_ms)]
+    log.require_ids(needed)
     with log.at_once():
-        return {one for one in ids if (is_held(one) if is_pending(one) else options.force and one in log)}.__contains__
+        there = {one for one in ids if (is_held(one) if is_pending(one) else options.force and one in log)}
+        read = {} if options.just_id else {one: log.encode_parts(one, one)[1] for one in needed if one in there}
+    return there, read
 
 
 def _needed(group: Group, ids: list[int], options: _Options, until_ms: int | None) -> Iterator[int]:
@@ -118,28 +124,11 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
         time_ms = now_ms  # an impossible time counts as now: the client's clock may be a little ahead
     until_ms = now_ms - min_idle_ms if min_idle_ms else None
     log = stream.log
+    there: Log | set[int] = log
+    read: dict[int, list[bytes]] | None = None
     if log.may_wait:
-        is_there = _waited_for(log, group, ids, options, until_ms)
-        with log.at_once():
-            parts = _claim(context, args, log, group, ids, is_there, options, time_ms, until_ms)
-    else:
-        parts = _claim(context, args, log, group, ids, log.__contains__, options, time_ms, until_ms)
-    return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
+        there, read = _read(log, group, ids, options, until_ms)
 
-
-def _claim(
-    context: Context,
-    args: list[bytes],
-    log: Log,
-    group: Group,
-    ids: list[int],
-    is_there: Callable[[int], bool],
-    options: _Options,
-    time_ms: int,
-    until_ms: int | None,
-) -> list[bytes]:
-    """Give entries to the consumer and record that; return the RESP of each. is_there: whether the log has one."""
-    key, group_name, now_ms = args[1], args[2], context.now_ms
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
         group.last_id = options.last_id
@@ -147,7 +136,7 @@ def _claim(
     parts: list[bytes] = []
     for entry_id in ids:
         entry = group.pending.get(entry_id)
-        if not is_there(entry_id):
+        if entry_id not in there:
             if entry is not None:
                 group.pending.remove(entry_id)
                 record_removed(context, key, group_name, [entry_id])
@@ -170,13 +159,13 @@ def _claim(
             id_text = format_id(entry_id)
             parts.append(b"$%d\r\n%b\r\n" % (len(id_text), id_text))
         else:
-            parts += log.encode_parts(entry_id, entry_id)[1]
+            parts += log.encode_parts(entry_id, entry_id)[1] if read is None else read[entry_id]
         record_owned(context, key, group_name, group, consumer, [entry_id], time_ms, count)
         position_unsaid = False
     if position_unsaid:
         record_position(context, key, group_name, group)
     record_seen(context, key, group_name, consumer)
-    return parts
+    return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
 
 
 def _leading_ids(args: list[bytes]) -> list[int]:

@@ -49,12 +49,14 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     if stream is None or group is None:
         raise no_group(key, group_name)
     mode, ids, retry_count, force = _parse(args)
-    is_there = _waited_for(stream.log, group, ids) if force and stream.log.may_wait else stream.log.__contains__
+    there: Log | set[int] = stream.log
+    if force and stream.log.may_wait:
+        there = _read(stream.log, group, ids)
 
     released: list[tuple[int, int]] = []
     for entry_id in ids:
         entry = group.pending.get(entry_id)
-        if entry is None and not (force and is_there(entry_id)):
+        if entry is None and not (force and entry_id in there):
             continue
         count = mode(0 if entry is None else entry[3]) if retry_count is None else retry_count
         group.pending.set(entry_id, None, 0, count)
@@ -70,12 +72,12 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     return len(released)
 
 
-def _waited_for(log: Log, group: Group, ids: list[int]) -> Callable[[int], bool]:
-    """Return a function that says which of some entries, where they are not pending, are in the log. Raises: Absent."""
+def _read(log: Log, group: Group, ids: list[int]) -> set[int]:
+    """Return which of some entries are in the log, pending ones aside. Raises: Absent."""
     fresh = [entry_id for entry_id in ids if entry_id not in group.pending]
     log.require_ids(fresh)
     with log.at_once():
-        return {entry_id for entry_id in fresh if entry_id in log}.__contains__
+        return {entry_id for entry_id in fresh if entry_id in log}
 
 
 def _parse(args: list[bytes]) -> tuple[Callable[[int], int], list[int], int | None, bool]:

@@ -12,6 +12,8 @@ from streamd.connected.blocking import BLOCKED
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, parse_id
 from streamd.stream.entry_replies import ReadBudget, pinned_bytes
+from streamd.stream.groups.group import Group
+from streamd.stream.stream import Stream
 
 
 @command(
@@ -35,11 +37,13 @@ def xreadgroup(context: Context, args: list[bytes]) -> Reply:
     options = parse_read_options(args, grouped=True)
     assert options.group is not None
     after: list[int] = []
+    groups: list[tuple[Stream, Group]] = []
     for key, word in zip(options.keys, options.ids, strict=True):
-        need_group(context, key, options.group, _WHERE)
+        groups.append(need_group(context, key, options.group, _WHERE))
         after.append(_resolve(word))
     attempt = _Attempt(context, options, after)
-    reply = attempt.read()
+    context.db.hits += len(groups)  # Redis looks each key up once more to read it
+    reply = attempt.read(groups)
     if reply is not None:
         return reply
     if attempt.is_unfinished:
@@ -84,7 +88,8 @@ def _resolve(word: bytes) -> int:
 
 
 class _Attempt:
-    """The read of a request, which is repeated while the client waits.
+    """The read of a request, which is repeated while the client waits; NoGroup and WrongType are raised when a stream
+    or its group is gone meanwhile.
 
     is_unfinished: the last read found nothing but ended before the end of a stream, since a filter skips so much.
     """
@@ -99,7 +104,9 @@ class _Attempt:
 
     def __call__(self) -> Reply:
         was_unfinished = self.is_unfinished
-        reply = self.read()
+        options = self.options
+        assert options.group is not None
+        reply = self.read([need_group(self.context, key, options.group, _WHERE) for key in options.keys])
         if reply is None:
             if self.options.block_ms is None and not self.is_unfinished:
                 return NULL_ARRAY
@@ -133,11 +140,9 @@ class _Attempt:
                 times.append(next_ms + idle_ms)
         self.context.state.blocked.set_retry(waiter, min(times, default=None))
 
-    def read(self) -> Reply:
-        """Return the entries, or None. Raises: NoGroup and WrongType when a stream or its group is gone; Absent."""
+    def read(self, groups: list[tuple[Stream, Group]]) -> Reply:
+        """Return the entries, or None. groups: each key's stream and group. Raises: Absent."""
         context, options = self.context, self.options
-        assert options.group is not None
-        groups = [need_group(context, key, options.group, _WHERE) for key in options.keys]
         limits = options.count, options.count_max, options.bytes_max
         budget = ReadBudget(*limits, context.client.protocol, options.keys[0])
         stop = None

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamd.base.histogram import BOUNDS_US, Histogram
+from streamd.data import listing as listing_module
 from streamd.engine import survey as survey_module
 from streamd.engine.survey import GROUPS_MAX, WORK_PER_SLICE, Survey, Totals, survey
 from streamd.net.exposition import SAMPLES_PER_SLICE, expose
@@ -140,17 +141,21 @@ def test_streams_may_come_go_and_change_between_two_slices(engine):
     assert found.totals.streams <= 400
 
 
+INTERPRETED = pytest.mark.interpreted(reason="they change constants of a compiled module")
+
+
 def listing(engine, monkeypatch, between=lambda: None):
     """Return what a survey of lists of 50 keys finds, with how many keys it lists in each slice."""
     monkeypatch.setattr(survey_module, "KEYS_PER_SLICE", 50)
-    islice, listed, slices = survey_module.islice, [0], []
+    monkeypatch.setattr(listing_module, "KEYS_PER_SLICE", 50)
+    islice, listed, slices = listing_module.islice, [0], []
 
     def counting(keys, count):
         part = list(islice(keys, count))
         listed[0] += len(part)
         return part
 
-    monkeypatch.setattr(survey_module, "islice", counting)
+    monkeypatch.setattr(listing_module, "islice", counting)
     found = Survey()
     for _ in survey(engine.state.keyspace, found):
         slices.append(listed[0])
@@ -159,6 +164,7 @@ def listing(engine, monkeypatch, between=lambda: None):
     return found, slices
 
 
+@INTERPRETED
 def test_no_slice_lists_more_keys_than_its_measure(engine, monkeypatch):
     fill(engine, 430)
     keys = engine.do("DBSIZE")
@@ -168,6 +174,7 @@ def test_no_slice_lists_more_keys_than_its_measure(engine, monkeypatch):
     assert found.totals.entries == sum(engine.do(f"XLEN s{number}") for number in range(430))
 
 
+@INTERPRETED
 def test_keys_that_come_once_have_the_list_begun_again(engine, monkeypatch):
     fill(engine, 400)
     streams = engine.do("DBSIZE") - 1
@@ -177,15 +184,17 @@ def test_keys_that_come_once_have_the_list_begun_again(engine, monkeypatch):
     assert max(slices) == 50
 
 
+@INTERPRETED
 def test_where_keys_come_all_the_time_they_are_listed_in_halves(engine, monkeypatch):
     fill(engine, 400)
     streams, come = engine.do("DBSIZE") - 1, iter(range(10_000))
     found, slices = listing(engine, monkeypatch, lambda: engine.do(f"XADD new{next(come)} * f v"))
-    assert streams <= found.totals.streams <= streams + survey_module.LISTS_MAX + 1
-    assert 50 < max(slices) <= 402 // 2 + survey_module.LISTS_MAX + 1
+    assert streams <= found.totals.streams <= streams + listing_module.LISTS_MAX + 1
+    assert 50 < max(slices) <= 402 // 2 + listing_module.LISTS_MAX + 1
     assert found.totals.entries >= sum(engine.do(f"XLEN s{number}") for number in range(400))
 
 
+@INTERPRETED
 def test_where_keys_go_all_the_time_those_that_stay_are_found(engine, monkeypatch):
     fill(engine, 400)
     gone = iter(range(400))
@@ -193,6 +202,7 @@ def test_where_keys_go_all_the_time_those_that_stay_are_found(engine, monkeypatc
     assert 380 <= found.totals.streams <= 400
 
 
+@INTERPRETED
 def test_where_as_many_keys_come_as_go_those_that_stay_are_found(engine, monkeypatch):
     fill(engine, 400)
     streams, turn = engine.do("DBSIZE") - 1, iter(range(400))
@@ -206,6 +216,7 @@ def test_where_as_many_keys_come_as_go_those_that_stay_are_found(engine, monkeyp
     assert streams - len(slices) <= found.totals.streams <= streams + len(slices)
 
 
+@INTERPRETED
 def test_keys_are_listed_again_where_their_table_was_made_anew(engine, monkeypatch):
     fill(engine, 300)
     keys = engine.do("DBSIZE")
