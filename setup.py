@@ -38,6 +38,7 @@ SERVER: dict[str, tuple[str, ...]] = {
         "cache",
         "cold_list",
         "index",
+        "node_replies",
         "notes",
         "rows",
         "seen_nodes",

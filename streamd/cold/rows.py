@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 
 from streamd.cold.blocks import Blocks
 from streamd.cold.files import SegmentFile
+from streamd.cold.node_replies import read_nodes
 from streamd.cold.seen_nodes import first_id_of, is_in, without
 from streamd.cold.stretch import Stretch
 from streamd.stream.log.segment import Segment
-from streamd.stream.log.segment_list import read_nodes
 
 
 class Rows:

@@ -222,13 +222,20 @@ class FilterTable:
         if stream.entries_added - added > _ENTRIES_PER_WAITER * self.count:
             return self._all()
         found: _Waiters = dict(self._tried_always)
-        with stream.log.at_once():  # (they are new: mostly in memory)
-            for _, fields in stream.log.iterate(before + 1):
-                self._find(fields, found)
+        if stream.log.may_wait:
+            with stream.log.at_once():  # (they are new: mostly in memory)
+                self._find_all(stream, before, found)
+        else:
+            self._find_all(stream, before, found)
         if has_passed:
             for waiter in found:
                 waiter.filtering.passed(key, before)
         return found
+
+    def _find_all(self, stream: Stream, before: int, found: _Waiters) -> None:
+        """Add to `found` the waiters whose filters let one of the entries behind an ID through."""
+        for _, fields in stream.log.iterate(before + 1):
+            self._find(fields, found)
 
     def _find(self, fields: list[bytes], found: _Waiters) -> None:
         """Add to `found` the waiters whose filters let an entry through. It iterates the fields of the entry or of the

@@ -39,22 +39,27 @@ class Trim:
 
         What is not in memory is read at once, since XADD never waits; `require` asks whether there is such.
         """
-        log = stream.log
-        if self._goes_by_entry(stream):
-            with log.at_once():
-                return self._apply_each(stream)
+        if stream.log.may_wait:
+            with stream.log.at_once():
+                return self._apply(stream)
+        return self._apply(stream)
+
+    def _apply(self, stream: Stream) -> list[bytes]:
         by_nodes = self.references == "keep"
+        if not by_nodes and self._goes_by_entry(stream):
+            return self._apply_each(stream)
+        log = stream.log
         if self.by == "maxlen":
             if not log.trim_to_length(self.threshold, by_nodes and self.approximate, self.limit):
                 return []
             return [b"MAXLEN", b"=", b"%d" % len(log)]
         if not log.trim_before(self.threshold, by_nodes and self.approximate, self.limit):
             return []
-        with log.at_once():
-            first = log.first_id
+        first = log.first_id
         return [b"MINID", b"=", format_id(self.threshold if first is None else first)]
 
     def _goes_by_entry(self, stream: Stream) -> bool:
+        """Whether the groups or a limit have each entry looked at."""
         return self.references != "keep" and bool(stream.groups or self.limit)
 
     def _end(self, stream: Stream) -> int:

@@ -182,8 +182,11 @@ def _trims_little(stream: Stream, trim: Trim, count: int) -> bool:
 
 def _count_before(stream: Stream, entry_id: int) -> int:
     """Return the number of entries before an ID; XADD waits for nothing, so what is not in memory is read at once."""
-    with stream.log.at_once():
-        return stream.log.count_range(0, entry_id - 1)
+    log = stream.log
+    if not log.may_wait:
+        return log.count_range(0, entry_id - 1)
+    with log.at_once():
+        return log.count_range(0, entry_id - 1)
 
 
 def _append_idempotent(

@@ -55,18 +55,45 @@ def _fields_of(log: Log, entry_id: int) -> list[bytes] | None:
 class Share:
     """What one stream gives to an XREADGROUP: `read` finds it, and `apply` changes the group and records that.
 
-    reply: the entries, or None; is_unfinished: a search found nothing within its time slice.
+    after_id: the ID to read behind, ID_MAX for `>`. stop: returns whether the time slice of a search is over.
+    reply: the entries, or None. ids: those that are delivered, pending ones that are claimed aside. passed_id: the last
+    ID that a filtered group has passed, or None. is_unfinished: a search found nothing within its time slice.
     """
 
-    __slots__ = ("context", "group", "is_unfinished", "key", "options", "reply", "stream")
+    __slots__ = (
+        "after_id",
+        "context",
+        "group",
+        "ids",
+        "is_unfinished",
+        "key",
+        "options",
+        "passed_id",
+        "reply",
+        "stop",
+        "stream",
+    )
 
-    def __init__(self, context: Context, key: bytes, options: ReadOptions, stream: Stream, group: Group) -> None:
+    def __init__(
+        self,
+        context: Context,
+        key: bytes,
+        options: ReadOptions,
+        stream: Stream,
+        group: Group,
+        after_id: int,
+        stop: Callable[[], bool],
+    ) -> None:
         self.context = context
         self.key = key
         self.options = options
         self.stream = stream
         self.group = group
+        self.after_id = after_id
+        self.stop = stop
         self.reply: Reply = None
+        self.ids: list[int] = []
+        self.passed_id: int | None = None
         self.is_unfinished = False
 
     def read(self, budget: ReadBudget) -> None:
@@ -74,12 +101,14 @@ class Share:
         raise NotImplementedError
 
     def apply(self) -> None:
-        """Note what was read as delivered."""
-        context, key, group_name = self.context, self.key, self.options.group
+        """Note that the consumer was there, and what was read as delivered to it."""
+        context, key, options = self.context, self.key, self.options
+        group_name = options.group
         assert group_name is not None
         records = len(context.state.records or ())
-        consumer = need_consumer(context, key, group_name, self.group, self.options.consumer)
-        self._deliver_to(consumer, group_name)
+        consumer = need_consumer(context, key, group_name, self.group, options.consumer)
+        if self.reply is not None or self.passed_id is not None:
+            self._deliver_to(consumer, group_name)
         record_seen(context, key, group_name, consumer, since=records)
 
     def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
@@ -87,19 +116,17 @@ class Share:
 
 
 class History(Share):
-    """The pending entries of a consumer, which are delivered once more; a deleted entry comes without fields."""
+    """The pending entries of a consumer, which are delivered once more; a deleted entry comes without fields.
 
-    __slots__ = ("after_id", "ids", "is_whole")
+    is_whole: all of them are, and `ids` does not list them.
+    """
 
-    def __init__(
-        self, context: Context, key: bytes, options: ReadOptions, stream: Stream, group: Group, after_id: int
-    ) -> None:
-        super().__init__(context, key, options, stream, group)
-        self.after_id = after_id
-        self.ids: list[int] = []
-        self.is_whole = False
+    __slots__ = ("is_whole",)
+
+    is_whole: bool
 
     def read(self, budget: ReadBudget) -> None:
+        self.is_whole = False
         log, pending = self.stream.log, self.group.pending
         budget.show_stream()
         consumer = self.group.consumers.get(self.options.consumer)
@@ -132,7 +159,7 @@ class History(Share):
         """Find entries one by one."""
         log = self.stream.log
         is_held = log.holding(ids)
-        if not budget.sizes_count:
+        if log.may_wait and not budget.sizes_count:
             log.require_ids(filter(is_held, ids))
         shown: list[Reply] = []
         find = _finder(log, ids)
@@ -205,47 +232,22 @@ def _shown(log: Log, ids: list[int]) -> bytes | list[Reply]:
 
 
 class Delivery(Share):
-    """The entries for the ID `>`: with CLAIM pending ones that are idle long enough, then those that the group has not
-    read.
+    """The entries for the ID `>`: those that the group has not read."""
 
-    stop: returns whether the time slice of a search is over. taken: (ID, number of deliveries) of pending entries that
-    are claimed. ids: the entries that are new. passed_id: the last ID that a filtered group has passed, or None.
-    """
-
-    __slots__ = ("claims", "ids", "passed_id", "stop", "taken")
-
-    def __init__(
-        self,
-        context: Context,
-        key: bytes,
-        options: ReadOptions,
-        stream: Stream,
-        group: Group,
-        claims: bool,
-        stop: Callable[[], bool],
-    ) -> None:
-        super().__init__(context, key, options, stream, group)
-        self.claims = claims
-        self.stop = stop
-        self.taken: list[tuple[int, int]] = []
-        self.ids: list[int] = []
-        self.passed_id: int | None = None
+    __slots__ = ()
 
     def read(self, budget: ReadBudget) -> None:
-        if self.claims:
-            self._read_claiming(budget)
-            return
         log, start = self.stream.log, self.group.last_id + 1
         if start > self.stream.last_id or start > (log.last_id or 0):
             return
         if self.group.wanted is not None:
-            parts = self._search(self.group.wanted, budget)
+            parts = self._search(self.group.wanted, budget, budget.sizes_count)
             self.reply = gathered([b"*%d\r\n" % len(self.ids), *parts]) if self.ids else None
         else:
             self.reply = budget.take(log, start, ID_MAX, self.ids)[1]
 
-    def _search(self, wanted: EntryFilter, budget: ReadBudget) -> list[bytes]:
-        """Return the RESP of the next entries that the group's filter lets through, with `claims` each one apart."""
+    def _search(self, wanted: EntryFilter, budget: ReadBudget, one_by_one: bool) -> list[bytes]:
+        """Return the RESP of the next entries that the group's filter lets through; one_by_one: of each one apart."""
         log = self.stream.log
         index = self.stream.index_of(wanted.field)
         count = budget.entries_left
@@ -256,7 +258,7 @@ class Delivery(Share):
         self.is_unfinished = not found.is_done and not found.ids
         assert found.passed_id is not None
         self.passed_id = found.passed_id
-        if not (budget.sizes_count or self.claims):
+        if not one_by_one:
             budget.spend(len(found.ids))
             self.ids = found.ids
             return found.parts
@@ -270,17 +272,57 @@ class Delivery(Share):
             parts.append(part)
         return parts
 
-    def _read_claiming(self, budget: ReadBudget) -> None:
-        """Read pending entries that are idle long enough, then new ones.
+    def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
+        context, group = self.context, self.group
+        ids, passed_id = self.ids, self.passed_id
+        if passed_id is not None:
+            if passed_id <= group.last_id:
+                return
+            if self.stream.log.may_wait:
+                with self.stream.log.at_once():
+                    self.stream.pass_to(group, passed_id)
+            else:
+                self.stream.pass_to(group, passed_id)
+        elif ids:
+            try:
+                self.stream.advance(group, ids)
+            except Absent:  # what it has done so far is done
+                with self.stream.log.at_once():
+                    self.stream.advance(group, ids)
+        else:
+            return
+        if not ids:
+            record_position(context, self.key, group_name, group, changes=0)
+            return
+        recorded_ids = ids if context.state.records is None else list(ids)
+        if not self.options.no_ack:
+            now_ms = context.now_ms
+            consumer.active_ms = now_ms
+            group.pending.deliver(ids, consumer, now_ms)
+            record_owned(context, self.key, group_name, group, consumer, recorded_ids, now_ms, 1)
+        # However many entries: one change, as in Redis.
+        record_position(context, self.key, group_name, group, changes=int(self.options.no_ack))
 
-        Pending entries that were deleted stay with their owner, as in Redis; XAUTOCLAIM shows them. Every entry comes
-        with its idle time and its number of earlier deliveries.
-        """
+
+class ClaimingDelivery(Delivery):
+    """Pending entries that are idle long enough, then those that the group has not read.
+
+    Pending entries that were deleted stay with their owner, as in Redis; XAUTOCLAIM shows them. Every entry comes with
+    its idle time and its number of earlier deliveries.
+
+    taken: (ID, number of deliveries) of the pending entries.
+    """
+
+    __slots__ = ("taken",)
+
+    taken: list[tuple[int, int]]
+
+    def read(self, budget: ReadBudget) -> None:
         parts = self._read_idle(budget)
         log, start = self.stream.log, self.group.last_id + 1
         if self.group.wanted is not None:
             if start <= (log.last_id or 0) and not budget.exhausted and budget.entries_left != 0:
-                parts += [_four(part, _NEW) for part in self._search(self.group.wanted, budget)]
+                parts += [_four(part, _NEW) for part in self._search(self.group.wanted, budget, True)]
         elif start <= (log.last_id or 0):
             for entry_id, fields in log.iterate(start):
                 part = _four(encode_entry(entry_id, fields), _NEW)
@@ -297,9 +339,11 @@ class Delivery(Share):
         assert self.options.claim_idle_ms is not None
         now_ms = context.now_ms
         parts: list[bytes] = []
+        self.taken = []
         until_ms = now_ms - self.options.claim_idle_ms
-        oldest = self.group.pending.oldest(until_ms, budget.entries_left, log.holds_pending)
-        if not budget.sizes_count:
+        is_there = log.holds_pending if log.may_wait else log.__contains__
+        oldest = self.group.pending.oldest(until_ms, budget.entries_left, is_there)
+        if log.may_wait and not budget.sizes_count:
             log.require_ids([row[0] for row in oldest])
         for entry_id, _, time_ms, count in oldest:
             fields = _fields_of(log, entry_id) or []
@@ -314,38 +358,14 @@ class Delivery(Share):
     def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
         context, group = self.context, self.group
         now_ms = context.now_ms
-        if self.claims:
-            for entry_id, count in self.taken:
-                group.pending.set(entry_id, consumer, now_ms, again(count))
-            taken = [entry_id for entry_id, _ in self.taken]
-            record_taken(context, self.key, group_name, group, consumer, taken, now_ms)
-            context.state.dirty += len(taken)
-            if taken:
-                consumer.active_ms = now_ms
-        ids, passed_id = self.ids, self.passed_id
-        if passed_id is not None:
-            if passed_id <= group.last_id:
-                return
-            with self.stream.log.at_once():
-                self.stream.pass_to(group, passed_id)
-        elif ids:
-            try:
-                self.stream.advance(group, ids)
-            except Absent:  # what it has done so far is done
-                with self.stream.log.at_once():
-                    self.stream.advance(group, ids)
-        else:
-            return
-        if not ids:
-            record_position(context, self.key, group_name, group, changes=0)
-            return
-        recorded_ids = ids if context.state.records is None else list(ids)
-        if not self.options.no_ack:
+        for entry_id, count in self.taken:
+            group.pending.set(entry_id, consumer, now_ms, again(count))
+        taken = [entry_id for entry_id, _ in self.taken]
+        record_taken(context, self.key, group_name, group, consumer, taken, now_ms)
+        context.state.dirty += len(taken)
+        if taken:
             consumer.active_ms = now_ms
-            group.pending.deliver(ids, consumer, now_ms)
-            record_owned(context, self.key, group_name, group, consumer, recorded_ids, now_ms, 1)
-        # However many entries: one change, as in Redis.
-        record_position(context, self.key, group_name, group, changes=int(self.options.no_ack))
+        super()._deliver_to(consumer, group_name)
 
 
 def _four(entry: bytes, more: bytes) -> bytes:

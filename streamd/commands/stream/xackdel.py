@@ -35,9 +35,12 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
         return [NOT_PENDING] * len(words)
     stream, group = found
     ids = parse_ids(words)
-    stream.log.require_ids([entry_id for entry_id in ids if entry_id in group.pending])
 
-    with stream.log.at_once():
+    if stream.log.may_wait:
+        stream.log.require_ids([entry_id for entry_id in ids if entry_id in group.pending])
+        with stream.log.at_once():
+            results, acknowledged, deleted = _acknowledge(stream, group, ids, references)
+    else:
         results, acknowledged, deleted = _acknowledge(stream, group, ids, references)
 
     if acknowledged:

@@ -62,7 +62,7 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
     # Decide: nothing is changed before all is read, since entries may have to be waited for.
     now_ms = context.now_ms
     claimed, gone, next_id = _choose(stream.log, group, start, wanted, now_ms - min_idle_ms if min_idle_ms else None)
-    if not just_id:
+    if stream.log.may_wait and not just_id:
         stream.log.require_ids(claimed)
     shown = _ids(claimed) if just_id else _entries(stream.log, claimed)
 

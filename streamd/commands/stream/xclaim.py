@@ -22,7 +22,7 @@ from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_id
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import again
-from streamd.stream.stream import Stream
+from streamd.stream.log.entry_log import Log
 
 
 class _Options:
@@ -51,6 +51,26 @@ class _Options:
                 self.last_id = parse_id(words.word())
             else:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{decoded(words.word())}'")
+
+
+def _all_there(log: Log, ids: list[int]) -> bool:
+    """Return whether `ids`, which were once there, are several entries that still are, by ascending IDs."""
+    if len(ids) < 2 or ids[0] >= ids[-1]:
+        return False
+    if not log.may_wait:
+        return log.ids_between(ids[0], ids[-1], len(ids) + 1) == ids  # they follow each other, as mostly
+    return all(map(lt, ids, islice(ids, 1, None))) and len(log.held(ids)) == len(ids)
+
+
+def _waited_for(
+    log: Log, group: Group, ids: list[int], options: _Options, until_ms: int | None
+) -> Callable[[int], bool]:
+    """Return a function that says which entries that a claim may change are in the log. Raises: Absent."""
+    is_pending = group.pending.__contains__
+    is_held = log.holding(filter(is_pending, ids))
+    log.require_ids(_needed(group, ids, options, until_ms))
+    with log.at_once():
+        return {one for one in ids if (is_held(one) if is_pending(one) else options.force and one in log)}.__contains__
 
 
 def _needed(group: Group, ids: list[int], options: _Options, until_ms: int | None) -> Iterator[int]:
@@ -97,44 +117,45 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     if time_ms is None or not 0 <= time_ms <= now_ms:
         time_ms = now_ms  # an impossible time counts as now: the client's clock may be a little ahead
     until_ms = now_ms - min_idle_ms if min_idle_ms else None
-    is_held = stream.log.holding(filter(group.pending.__contains__, ids))
-    stream.log.require_ids(_needed(group, ids, options, until_ms))
-
-    with stream.log.at_once():
-        parts = _claim(context, args, stream, group, ids, is_held, options, time_ms, until_ms)
+    log = stream.log
+    if log.may_wait:
+        is_there = _waited_for(log, group, ids, options, until_ms)
+        with log.at_once():
+            parts = _claim(context, args, log, group, ids, is_there, options, time_ms, until_ms)
+    else:
+        parts = _claim(context, args, log, group, ids, log.__contains__, options, time_ms, until_ms)
     return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
 
 
 def _claim(
     context: Context,
     args: list[bytes],
-    stream: Stream,
+    log: Log,
     group: Group,
     ids: list[int],
-    is_held: Callable[[int], bool],
+    is_there: Callable[[int], bool],
     options: _Options,
     time_ms: int,
     until_ms: int | None,
 ) -> list[bytes]:
-    """Give entries to the consumer and record that; return the RESP of each. is_held: of pending ones."""
+    """Give entries to the consumer and record that; return the RESP of each. is_there: whether the log has one."""
     key, group_name, now_ms = args[1], args[2], context.now_ms
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
         group.last_id = options.last_id
     consumer = need_consumer(context, key, group_name, group, args[3])
     parts: list[bytes] = []
-    forced: set[int] = set()
     for entry_id in ids:
         entry = group.pending.get(entry_id)
-        if entry is None:
-            if not options.force or entry_id not in stream.log:
-                continue
-            forced.add(entry_id)
-            count = 1
-        elif not is_held(entry_id) and entry_id not in forced:
-            group.pending.remove(entry_id)
-            record_removed(context, key, group_name, [entry_id])
+        if not is_there(entry_id):
+            if entry is not None:
+                group.pending.remove(entry_id)
+                record_removed(context, key, group_name, [entry_id])
             continue
+        if entry is None:
+            if not options.force:
+                continue
+            count = 1
         else:
             _, owner, delivered_ms, count = entry
             if until_ms is not None and owner is not None and delivered_ms > until_ms:
@@ -149,7 +170,7 @@ def _claim(
             id_text = format_id(entry_id)
             parts.append(b"$%d\r\n%b\r\n" % (len(id_text), id_text))
         else:
-            parts += stream.log.encode_parts(entry_id, entry_id)[1]
+            parts += log.encode_parts(entry_id, entry_id)[1]
         record_owned(context, key, group_name, group, consumer, [entry_id], time_ms, count)
         position_unsaid = False
     if position_unsaid:
@@ -192,11 +213,12 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
     # These are guesses: for a consumer that streamd has written, a note behind this record has the times.
     consumer.seen_ms = max(consumer.seen_ms, time_ms)
     consumer.active_ms = max(consumer.active_ms or 0, time_ms)
-    if len(ids) > 1 and all(map(lt, ids, islice(ids, 1, None))) and len(stream.log.held(ids)) == len(ids):
+    if _all_there(stream.log, ids):
         group.pending.deliver(ids, consumer, time_ms, options.count)
         return
+    is_there = stream.log.holds_pending if stream.log.may_wait else stream.log.__contains__
     for entry_id in ids:
-        if stream.log.holds_pending(entry_id):
+        if is_there(entry_id):
             group.pending.set(entry_id, consumer, time_ms, options.count)
         else:
             group.pending.remove(entry_id)

@@ -25,9 +25,12 @@ def xdel_batch(context: Context, requests: Requests) -> int:
     ids = parse_run(requests.rows())
     if not ids:
         return 0
-    stream.log.require_ids(ids)
 
-    with stream.log.at_once():
+    if stream.log.may_wait:
+        stream.log.require_ids(ids)
+        with stream.log.at_once():
+            results = stream.delete_each(ids)
+    else:
         results = stream.delete_each(ids)
     db.touched[key] = context.state.time.s
 
@@ -82,7 +85,7 @@ def xdel(context: Context, args: list[bytes]) -> Reply:
 def apply_deletion(applying: Applying, words: list[bytes]) -> None:
     """Delete these entries; redis-server names also some that were not there."""
     stream, ids = applying.stream(words[1]), parse_ids(words[2:])
-    if applying.names_entries:
+    if stream.log.may_wait and applying.names_entries:
         stream.delete_recorded(ids)
     else:
         stream.delete_many(ids)

@@ -36,10 +36,13 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
     if stream is None:
         return [NOT_FOUND] * len(words)
     ids = parse_ids(words)
-    is_free = references != "acked"
-    stream.log.require_ids([entry_id for entry_id in ids if is_free or not is_referenced(stream, entry_id)])
 
-    with stream.log.at_once():
+    if stream.log.may_wait:
+        is_free = references != "acked"
+        stream.log.require_ids([entry_id for entry_id in ids if is_free or not is_referenced(stream, entry_id)])
+        with stream.log.at_once():
+            results, deleted, freed = _delete(stream, ids, references)
+    else:
         results, deleted, freed = _delete(stream, ids, references)
 
     if deleted or freed:
@@ -73,7 +76,7 @@ def apply_deletion(applying: Applying, words: list[bytes]) -> None:
     stream = applying.stream(words[1])
     references, texts = parse_deletion(words, 2)
     ids = parse_ids(texts)
-    if not applying.names_entries:
+    if not (stream.log.may_wait and applying.names_entries):
         _delete(stream, ids, references)
         return
     # Some may have been pending without being there any more.

@@ -13,7 +13,9 @@ from streamd.commands.stream.group_effects import decoded, no_group
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id
+from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import COUNT_MAX
+from streamd.stream.log.entry_log import Log
 
 _IDS_MAX: Final = 2**31 - 1
 # What becomes of the delivery count.
@@ -47,16 +49,12 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     if stream is None or group is None:
         raise no_group(key, group_name)
     mode, ids, retry_count, force = _parse(args)
-    # Only those that were never delivered are looked up.
-    there = {entry_id for entry_id in ids if entry_id not in group.pending} if force else set()
-    if there:
-        stream.log.require_ids(there)
-        there = {entry_id for entry_id in there if entry_id in stream.log}
+    is_there = _waited_for(stream.log, group, ids) if force and stream.log.may_wait else stream.log.__contains__
 
     released: list[tuple[int, int]] = []
     for entry_id in ids:
         entry = group.pending.get(entry_id)
-        if entry is None and entry_id not in there:
+        if entry is None and not (force and is_there(entry_id)):
             continue
         count = mode(0 if entry is None else entry[3]) if retry_count is None else retry_count
         group.pending.set(entry_id, None, 0, count)
@@ -70,6 +68,14 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     if released:
         context.db.signal(key)
     return len(released)
+
+
+def _waited_for(log: Log, group: Group, ids: list[int]) -> Callable[[int], bool]:
+    """Return a function that says which of some entries, where they are not pending, are in the log. Raises: Absent."""
+    fresh = [entry_id for entry_id in ids if entry_id not in group.pending]
+    log.require_ids(fresh)
+    with log.at_once():
+        return {entry_id for entry_id in fresh if entry_id in log}.__contains__
 
 
 def _parse(args: list[bytes]) -> tuple[Callable[[int], int], list[int], int | None, bool]:

@@ -5,10 +5,8 @@ from typing import Final
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.commands.stream.filter_words import slice_end
-from streamd.commands.stream.group_effects import (
-    need_group,
-)
-from streamd.commands.stream.group_reads import Delivery, History, Share
+from streamd.commands.stream.group_effects import need_group
+from streamd.commands.stream.group_reads import ClaimingDelivery, Delivery, History, Share
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.connected.blocking import BLOCKED
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Reply, Sliced
@@ -142,7 +140,7 @@ class _Attempt:
         groups = [need_group(context, key, options.group, _WHERE) for key in options.keys]
         limits = options.count, options.count_max, options.bytes_max
         budget = ReadBudget(*limits, context.client.protocol, options.keys[0])
-        stop = _never if context.in_unit else slice_end(context)
+        stop = None
         self.is_unfinished = False
         claims = options.claim_idle_ms is not None
         repeats = len(options.keys) > 1 and len({*options.keys}) < len(options.keys)
@@ -152,12 +150,13 @@ class _Attempt:
             budget.next_stream(key)
             if budget.exhausted:
                 break  # the streams behind are not touched, as in Redis
-            share: Share
+            if stop is None and group.wanted is not None:
+                stop = _never if context.in_unit else slice_end(context)
+            kind: type[Share] = ClaimingDelivery if claims else Delivery
             if after_id != ID_MAX:
                 claims = False  # for the streams behind it, too, as in Redis
-                share = History(context, key, options, stream, group, after_id)
-            else:
-                share = Delivery(context, key, options, stream, group, claims, stop)
+                kind = History
+            share = kind(context, key, options, stream, group, after_id, stop or _never)
             shares.append(share)
             if repeats:
                 with stream.log.at_once():  # the next one may be the same stream, and sees what this one changes

@@ -32,7 +32,8 @@ def xtrim(context: Context, args: list[bytes]) -> Reply:
     if stream is None:
         return 0
 
-    trim.require(stream)
+    if stream.log.may_wait:
+        trim.require(stream)
 
     length = len(stream)
     exact = trim.apply(stream)

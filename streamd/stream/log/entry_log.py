@@ -34,14 +34,16 @@ class Log(Tail):
     Shape: the log itself is its tail, as a Tail. _sealed: None until a tail was sealed.
     _emptied: (number of entries, last ID) of the first node if trimming has emptied it but left it, as in Redis. The
     node takes entries again if all nodes behind it are deleted and nodes take more by then.
+    may_wait: whether entries may be elsewhere than in memory; if not, no access raises Absent, and nothing is required.
     """
 
-    __slots__ = ("_emptied", "_node_max", "_sealed", "_shelf")
+    __slots__ = ("_emptied", "_node_max", "_sealed", "_shelf", "may_wait")
 
     def __init__(self, node_max_entries: int = 100, shelf: Shelf | None = None) -> None:
         """shelf: where sealed nodes are kept; None: in memory."""
         super().__init__()
         self._shelf = shelf
+        self.may_wait = shelf is not None
         self._node_max = node_max_entries
         self._sealed: SegmentList | None = None
         self._emptied: tuple[int, int] | None = None
@@ -140,13 +142,13 @@ class Log(Tail):
 
     def put_on(self, shelf: Shelf) -> SegmentList:
         """Keep the sealed nodes as a shelf does, from now on; return them."""
-        self._shelf = shelf
+        self._shelf, self.may_wait = shelf, True
         self._sealed = shelf.new_list() if self._sealed is None else shelf.list_of(self._sealed)
         return self._sealed
 
     def take_off(self) -> None:
         """Keep the sealed nodes in memory, from now on; all of them must be there."""
-        self._shelf = None
+        self._shelf, self.may_wait = None, False
         if self._sealed is not None:
             self._sealed = self._sealed.in_memory()
 
@@ -338,7 +340,7 @@ class Log(Tail):
             self._sealed_for_writing().note_missing(entry_id)
 
     # Waiting. What a command needs may not be in memory: each access raises Absent then, and the command is executed
-    # again. So a command that changes something asks for all that it needs before.
+    # again. So a command that changes something asks for all that it needs before, if the log `may_wait`.
 
     def require(self, start: int, end: int, count: int | None = None, reverse: bool = False, of: object = None) -> None:
         """Return if the first `count` entries of a range, or of `runs_for`, need no wait. Raises: Absent."""
@@ -393,7 +395,7 @@ class Log(Tail):
             if entries >= left or not tail:
                 return entries, parts
             start = tail[0]
-        if reverse:
+        if reverse and self.may_wait:
             self.require(start, end, count, True)
         for source, low, high in self.runs(start, end, left - entries, reverse):
             parts.append(source.read(low, high, reverse))

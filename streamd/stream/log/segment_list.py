@@ -272,6 +272,9 @@ class SegmentList:
 
     def begins_behind(self, entry_id: int) -> bool:
         """Return whether the first entry is behind an ID; there must be an entry."""
+        segment = self.segments[self.head]
+        if segment.live is None:
+            return segment.first_id > entry_id
         first_id = self.first_id()
         return first_id is not None and first_id > entry_id
 
@@ -328,8 +331,26 @@ class SegmentList:
 
         The entries are those of `runs`, in order. (To run a generator takes as long as to read a few entries.)
         """
+        segments, left = self.segments, count
         index = max(bisect_right(self.first_ids, start, self.head) - 1, self.head)
-        return count - read_nodes(self.segments, index, start, end, count, parts, ids)
+        while index < len(segments):
+            segment = segments[index]
+            low, high = segment.position(start), segment.count
+            is_last = end < segment.last_id
+            if is_last:
+                high = segment.position(end + 1)
+            for run_low, run_high in segment.runs(low, high) if segment.live is not None else ((low, high),):
+                if run_high - run_low > left:
+                    run_high = run_low + left
+                if run_low < run_high:
+                    parts.append(segment.read(run_low, run_high))
+                    if ids is not None:
+                        ids += segment.ids(run_low, run_high)
+                    left -= run_high - run_low
+            if is_last or left <= 0:
+                break
+            index += 1
+        return count - left
 
     def count_range(self, start: int, end: int) -> int:
         """Return how many entries there are from ID `start` to `end`, both included, deleted ones aside."""
@@ -384,39 +405,3 @@ class SegmentList:
         other.live_count = self.live_count
         other.memory_bytes = self.memory_bytes
         return other
-
-
-def read_nodes(
-    segments: list[Segment],
-    index: int,
-    start: int,
-    end: int,
-    left: int,
-    parts: list[bytes],
-    ids: list[int] | None,
-    keeps: bool = True,
-) -> int:
-    """Append the RESP of the first `left` entries from ID `start` to `end` in the segments from `index` on, and their
-    IDs to `ids`; return how many of `left` are still to be read.
-
-    keeps: whether the segment cache may keep the RESP.
-    """
-    while index < len(segments):
-        segment = segments[index]
-        low, high = segment.position(start), segment.count
-        is_last = end < segment.last_id
-        if is_last:
-            high = segment.position(end + 1)
-        for run_low, run_high in segment.runs(low, high) if segment.live is not None else ((low, high),):
-            if run_high - run_low > left:
-                run_high = run_low + left
-            if run_low < run_high:
-                read = segment.read if keeps or segment.encoded is not None else segment.encode
-                parts.append(read(run_low, run_high))
-                if ids is not None:
-                    ids += segment.ids(run_low, run_high)
-                left -= run_high - run_low
-        if is_last or left <= 0:
-            break
-        index += 1
-    return left
