@@ -144,7 +144,7 @@ def writing(size: Size) -> list[Row]:
             for form in forms():
                 options = (*JOURNAL, *NO_REWRITES)
                 targets[f"{form} moves"] = stack.enter_context(
-                    Target(form, (*options, *_NO_LIMIT, "--stream-memory", "64mb"))
+                    Target(form, (*options, *_NO_LIMIT, "--stream-memory", "32mb"))
                 )
                 targets[f"{form} without"] = stack.enter_context(Target(form, options))
             found = alternate(targets, write, size.rounds, f"XADD of {kind}")
@@ -172,7 +172,7 @@ def syncs(size: Size) -> list[Row]:
     sent = b"".join([request("XADD", STREAM, "*", *KINDS["random"](at, chance)) for at in range(200)])
     for policy in ("always", "everysec"):
         p99 = {}
-        for name, memory in (("without", "0"), ("moves", "64mb"), ("without again", "0")):
+        for name, memory in (("without", "0"), ("moves", "32mb"), ("without again", "0")):
             with tempfile.NamedTemporaryFile("r") as notes, _environment(BENCH_SYNCS=notes.name):
                 options = (
                     "--appendonly",

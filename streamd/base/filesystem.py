@@ -10,6 +10,8 @@ _sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 READ_BYTES: Final = 1024 * 1024
 
+_UNKNOWN_BYTES: Final = 1 << 60
+
 # The flag of a read that returns only what the system's cache has; 0 where the system knows none.
 _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 
@@ -164,6 +166,15 @@ class FileSystem:
         """Return which file has a name, its size, and when it was last changed."""
         found = os.stat(path)
         return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def room(self, directory: str) -> tuple[int, int]:
+        """Return how many bytes are free on the disk of a directory, and how many it has; large numbers where that is
+        unknown.
+        """
+        if not hasattr(os, "statvfs"):
+            return _UNKNOWN_BYTES, _UNKNOWN_BYTES
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     def list(self, directory: str) -> list[str]:
         """Return the names in a directory."""

@@ -19,10 +19,10 @@ from streamd.stream.log.shelf import Shelf
 
 # Larger blocks are not looked for in the system's cache: to copy one would hold up others.
 _NO_WAIT_BYTES_MAX: Final = 256 * 1024
+# Nor are those of a request for more blocks than this.
+_NO_WAIT_BLOCKS_MAX: Final = 8
 # A part of the limit that blocks may take, however much is not written yet.
 _CACHE_PART_MIN: Final = 4
-# A request for more of the cache than this part is served without keeping all of its blocks.
-LARGE_PART: Final = 8
 # So many blocks that were asked for last are asked for once, however often that is: scans read each several times.
 _RECENT_BLOCKS: Final = 64
 
@@ -135,7 +135,7 @@ class Blocks(Shelf):
             return
         absent: list[tuple[object, int]] = []
         for file, row in rows:
-            if not self.is_there(file, row) and (len(rows) > LARGE_PART or self._find(file, row) is None):
+            if not self.is_there(file, row) and (len(rows) > _NO_WAIT_BLOCKS_MAX or self._find(file, row) is None):
                 absent.append((file, row))
         if absent:
             raise Absent(self, absent)

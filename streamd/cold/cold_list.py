@@ -16,9 +16,9 @@ from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import FULL, SegmentList
 from streamd.stream.search.patterns import EntryFilter
 
-# A list is written when it has so much in memory beside its last segment; under pressure, with less.
+# A list is written when it has so much in memory beside its last segment; when memory is short, with less, and whole.
 WRITTEN_EARLY_BYTES: Final = 256 * 1024
-WRITTEN_LATE_BYTES: Final = 4 * 1024
+WRITTEN_LATE_BYTES: Final = 512
 
 
 class ColdList(SegmentList):
@@ -104,13 +104,14 @@ class ColdList(SegmentList):
 
     @property
     def unwritten_bytes(self) -> int:
-        """The memory of segments that can be written: never the last one."""
+        """The memory of segments that are written early: all but the last one, which may be the tail again."""
         return self.memory_bytes - self.segments[-1].memory_bytes if len(self.segments) > self.head else 0
 
-    def oldest_unwritten(self, size: int) -> list[Segment]:
-        """Return the oldest segments in memory, until they take so many bytes; never the last one."""
+    def oldest_unwritten(self, size: int, also_last: bool = False) -> list[Segment]:
+        """Return the oldest segments in memory, until they take so many bytes; the last one only if `also_last`."""
         found: list[Segment] = []
-        for segment in islice(self.segments, self.head, max(len(self.segments) - 1, self.head)):
+        end = len(self.segments) if also_last else len(self.segments) - 1
+        for segment in islice(self.segments, self.head, max(end, self.head)):
             if size <= 0:
                 break
             found.append(segment)

@@ -19,6 +19,7 @@ from streamd.cold.block import Block, check
 from streamd.cold.format import ALIGNMENT, HEADER_BYTES, Damaged, Header, encode_header
 from streamd.cold.index import Footer, Index, Place, read_index
 from streamd.cold.notes_files import NotesFiles
+from streamd.cold.room import check_room
 
 # So many files are open at once: a quarter of the descriptors that a process commonly has, with room for clients.
 OPEN_FILES_MAX: Final = 512
@@ -214,7 +215,8 @@ class SegmentFiles:
     # Writing.
 
     def create(self, created_ms: int) -> Writing:
-        """Begin a file with a new number. Raises: OSError."""
+        """Begin a file with a new number. Raises: OSError, also on a disk that has room for the journal alone."""
+        check_room(self._files, self._directory)
         number, path, file = self._new()
         self._known.add(number)
         return Writing(self, file, number, path, Header(number, self._files.salt(), created_ms))

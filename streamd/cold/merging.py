@@ -11,6 +11,7 @@ from streamd.cold.files import SegmentFile
 from streamd.cold.format import Damaged, Unreadable
 from streamd.cold.jobs import Jobs, Steps
 from streamd.cold.output import JOB_BYTES, Output, Pace
+from streamd.cold.seen_nodes import left_of
 from streamd.cold.store import ColdStore
 from streamd.cold.stretch import Stretch
 from streamd.cold.tokens import Hold
@@ -109,11 +110,7 @@ def _left(segments: list[Segment], gone: Tombstones | None) -> list[Segment]:
     for segment in segments:
         behind = bisect_right(ids, segment.last_id, at)
         if behind > at:
-            segment = segment.copy()
-            for entry_id in ids[at:behind]:
-                position = segment.find(entry_id)
-                if position >= 0:
-                    segment.delete_at(position)
+            segment = left_of(segment, ids[at:behind])
             at = behind
             if segment.live_count:
                 found.append(segment.rewritten())

@@ -133,7 +133,7 @@ class Mover:
         if not (limit and moving.may_begin()):
             return False
         pace: Pace | None = self._pace
-        lists, bytes_max = take_queued(store), _FILE_BYTES_MAX
+        lists, bytes_max, is_short = take_queued(store), _FILE_BYTES_MAX, False
         if self._waiting:
             bytes_max = sys.maxsize
             if not reaches(store, _AT_ONCE_BYTES_MAX):
@@ -143,12 +143,12 @@ class Mover:
             if 2 * store.hot_bytes <= limit or now_ms < self._look_ms:
                 return False
             self._look_ms = now_ms + _LOOK_MS
-            if not reaches(store, limit // _SHORT_PART, with_small=True):
+            if not reaches(store, limit // _SHORT_PART, is_short=True):
                 return False
-            lists = chain(lists, take_small(store))
+            lists, is_short = chain(lists, take_small(store)), True
         self._served, self._waiting = self._waiting, []
         output = self._output = Output(store.files, moving.jobs, self._clock)
-        moving.begin(move(store, lists, output, pace, self.codec, bytes_max), output)
+        moving.begin(move(store, lists, output, pace, self.codec, bytes_max, is_short), output)
         return True
 
     # Merges.

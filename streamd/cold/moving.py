@@ -18,12 +18,19 @@ _SWITCHED_AT_ONCE: Final = 32
 
 
 def move(
-    store: ColdStore, lists: Iterable[ColdList], output: Output, pace: Pace | None, codec: int, bytes_max: int
+    store: ColdStore,
+    lists: Iterable[ColdList],
+    output: Output,
+    pace: Pace | None,
+    codec: int,
+    bytes_max: int,
+    also_last: bool = False,
 ) -> Steps:
     """Move the oldest unwritten segments of lists, about `bytes_max` bytes in all, in the order of the lists.
 
-    lists: taken out of the store's queues, to which they come back. Nothing is changed before the file is durable. What
-    was deleted or trimmed meanwhile each list sorts out itself. Raises: OSError, after which nothing was moved.
+    lists: taken out of the store's queues, to which they come back. also_last: whether to move the last segments, too.
+    Nothing is changed before the file is durable. What was deleted or trimmed meanwhile each list sorts out itself.
+    Raises: OSError, after which nothing was moved.
     """
     parts: list[tuple[ColdList, int, list[list[Segment]]]] = []
     seen: set[int] = set()  # a list may come again: it is in two queues, or was queued anew meanwhile
@@ -36,7 +43,7 @@ def move(
             low = output.rows
             groups: list[list[Segment]] = []
             parts.append((one, low, groups))
-            for group in _groups(one.oldest_unwritten(min(left, _LIST_BYTES_MAX))):
+            for group in _groups(one.oldest_unwritten(min(left, _LIST_BYTES_MAX), also_last)):
                 block = Block(group, codec, one.has_gap(group))
                 groups.append(group)
                 left -= block.body_bytes

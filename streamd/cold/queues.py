@@ -26,7 +26,7 @@ def take_queued(store: ColdStore) -> Iterator[ColdList]:
 
 
 def take_small(store: ColdStore) -> Iterator[ColdList]:
-    """Take the other lists that have something to be written, too."""
+    """Take the other lists that have something to be written, too, be it the last segment alone."""
     for _ in range(len(store.small)):
         if not store.small:
             return
@@ -34,7 +34,7 @@ def take_small(store: ColdStore) -> Iterator[ColdList]:
         found[0].is_small = False
         if _is_removed(found):
             continue
-        if found[0].unwritten_bytes >= WRITTEN_LATE_BYTES:
+        if found[0].memory_bytes >= WRITTEN_LATE_BYTES:
             yield found.pop()
         else:
             put_back(store, found.pop())
@@ -62,12 +62,13 @@ def sweep(store: ColdStore) -> None:
             put_back(store, found.pop())
 
 
-def reaches(store: ColdStore, size: int, with_small: bool = False) -> bool:
-    """Return whether the lists have so many bytes to be written together."""
+def reaches(store: ColdStore, size: int, is_short: bool = False) -> bool:
+    """Return whether the lists have so many bytes to be written together; is_short: memory is short."""
     total = 0
-    for queue in (store.unwritten, store.small) if with_small else (store.unwritten,):
+    for queue in (store.unwritten, store.small) if is_short else (store.unwritten,):
         for one in queue:
-            total += cast(ColdList, one).unwritten_bytes
+            found = cast(ColdList, one)
+            total += found.memory_bytes if is_short else found.unwritten_bytes
             if total >= size:
                 return True
     return False

@@ -31,6 +31,16 @@ def _last_id_of(node: Segment) -> int:
     return node.last_id
 
 
+def left_of(segment: Segment, ids: list[int]) -> Segment:
+    """Return a copy of a segment without some entries; IDs that it does not have are left alone."""
+    segment = segment.copy()
+    for entry_id in ids:
+        position = segment.find(entry_id)
+        if position >= 0:
+            segment.delete_at(position)
+    return segment
+
+
 def without(segments: list[Segment], gone: list[int], skip: int) -> list[Segment]:
     """Return segments without some entries, by ascending IDs, and without the first `skip` ones that are left."""
     nodes: list[Segment] = []
@@ -38,11 +48,7 @@ def without(segments: list[Segment], gone: list[int], skip: int) -> list[Segment
     for segment in segments:
         behind = bisect_right(gone, segment.last_id, at)
         if behind > at:
-            segment = segment.copy()
-            for entry_id in gone[at:behind]:
-                position = segment.find(entry_id)
-                if position >= 0:
-                    segment.delete_at(position)
+            segment = left_of(segment, gone[at:behind])
             at = behind
         if skip >= segment.live_count:
             skip -= segment.live_count

@@ -1,4 +1,4 @@
-"""Whether the options of cold segments can be followed together."""
+"""Checks that the options of cold segments go with the others, and with what is installed."""
 
 from streamd.cold.codec import ZSTD, is_available
 from streamd.configuration.option import ConfigError
@@ -7,8 +7,10 @@ from streamd.distribution import install_line
 
 
 def check_stream_memory(config: Config) -> None:
-    """Check that streams can be larger than memory, if they are to be. Raises: ConfigError."""
+    """Return if `stream-memory` and the compression of its files can be followed. Raises: ConfigError."""
     if config["stream-memory"] and not config["appendonly"]:
-        raise ConfigError("stream-memory needs a journal, beside which it keeps entries; start with --appendonly yes")
+        raise ConfigError(
+            "stream-memory needs a journal, beside which it keeps entries; set appendonly to yes, or stream-memory to 0"
+        )
     if config["stream-segment-compression"] == "zstd" and not is_available(ZSTD):
         raise ConfigError(f"stream-segment-compression zstd needs zstandard: {install_line('connect')}")

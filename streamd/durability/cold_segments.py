@@ -255,7 +255,7 @@ class ColdSegments:
                     return is_more
         except CommandError as error:
             text = "entries could not be read back into memory: %s; the next try is in %d s"
-            log.warning("segments-not-returned", text, reason_of(error), _RETRY_MS // 1000)
+            log.warning("segments-not-returned", text, str(error).removeprefix("ERR "), _RETRY_MS // 1000)
             self._next_try_ms = clock.monotonic_ms() + _RETRY_MS
             self._work = self._bring_back(False)
             return False

@@ -74,7 +74,8 @@ class Slices:
             else:
                 unfinished.is_made = True
         except CommandError as error:
-            log.warning("reply-cut", "client %s closed in the middle of a reply: %s", client.address, error)
+            reason = str(error).removeprefix("ERR ")
+            log.warning("reply-cut", "client %s closed in the middle of a reply: %s", client.address, reason)
             unfinished.is_made = client.close_soon = True
         except Exception:
             # In the middle of a reply the client cannot be told.

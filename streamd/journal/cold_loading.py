@@ -23,7 +23,7 @@ class NewerFormat(Exception):
 
 
 class UnreadableError(DamagedError):
-    """A segment file that this version or this machine cannot read; the message says why."""
+    """A segment file that is not there, or that this version or this machine cannot read; the message says why."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, 0, reason, "")
@@ -82,6 +82,10 @@ class ColdLoading:
         self._files[number] = file
         self.holds.append(self.store.hold(file, BASE))
 
+    def has(self, number: int) -> bool:
+        """Return whether the base has named a file, and it was not refused."""
+        return number in self._files
+
     def add_range(self, stream: Stream, words: list[bytes]) -> None:
         """Add entries of a file to a stream, by the words behind the key. Raises: ValueError, KeyError."""
         number, low, high, entries = map(int, words[:4])
@@ -126,4 +130,4 @@ class ColdLoading:
     def check(self, keyspace: Keyspace) -> None:
         """Return if no stream has entries of a missing file, once all is loaded. Raises: DamagedError."""
         for file in self.needed(keyspace).values():
-            raise DamagedError(file.path, 0, "it is not there, and streams have entries in it", _ADVICE)
+            raise UnreadableError(file.path, f"{file.path} is not there, and streams have entries in it; {_ADVICE}")

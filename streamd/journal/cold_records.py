@@ -8,19 +8,19 @@
   stream; ENTRIES are in them, deleted or not, and their IDs are FIRST to LAST.
 * `STREAMCOLD GONE KEY IDS` says which entries of the ranges before it are deleted; IDS is one word, ascending IDs with
   blanks between them, each as the milliseconds since the one before, and `-SEQ` if its seq is not 0.
-* `XTRIM KEY MAXLEN = LENGTH` behind them, if the first block has entries that were trimmed.
+* `XTRIM KEY MAXLEN = LENGTH` behind the first range and its GONE records, if entries of its first block were trimmed.
 
 Such records stand in bases alone. An increment says what was done, and names no file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import sub
 from typing import Final
 
 from streamd.cold.cold_list import ColdList
 from streamd.cold.files import BASE, REWRITE
-from streamd.cold.rows import Rows
 from streamd.cold.store import ColdStore
+from streamd.cold.stretch import Stretch
 from streamd.cold.tokens import Hold
 from streamd.data.records import Words
 from streamd.journal.record import encode_command
@@ -39,11 +39,11 @@ def format_words(store: ColdStore) -> Words:
     return COLD, b"FORMAT", b"%d" % FORMAT, b"%d" % store.limit_bytes, b"%d" % store.files.number
 
 
-def encode_gone(rows: Rows) -> Iterator[bytes]:
+def encode_gone(stretches: Sequence[Stretch]) -> Iterator[bytes]:
     """Yield the IDs of deleted entries, some hundreds to a word."""
     all_ms: list[int] = []
     all_seqs: list[int] = []
-    for stretch in rows.stretches:
+    for stretch in stretches:
         for row in sorted(stretch.gone):
             ms, seqs = stretch.gone[row].columns
             all_ms += ms
@@ -88,7 +88,8 @@ class NamedFiles:
         if not isinstance(cold, ColdList) or not cold.rows:
             return
         rows = cold.rows
-        for stretch in rows.stretches:
+        told = 0  # of so many stretches the deleted entries were told
+        for number, stretch in enumerate(rows.stretches):
             file, record = stretch.file, b""
             if file.number not in self._holds:
                 self._holds[file.number] = self.store.hold(file, REWRITE)
@@ -97,10 +98,15 @@ class NamedFiles:
             place = b"%d" % stretch.low, b"%d" % stretch.high, b"%d" % stretch.entries
             ids = format_id(stretch.first_id), format_id(stretch.last_id)
             yield record + encode_command((COLD, b"RANGE", key, b"%d" % file.number, *place, *ids))
-        for gone in encode_gone(rows):
+            if rows.skipped and not number:
+                # Now, so that it holds, too, where `streamd check --skip` leaves out a later range.
+                for gone in encode_gone(rows.stretches[:1]):
+                    yield encode_command((COLD, b"GONE", key, gone))
+                told = 1
+                live = stretch.entries - stretch.gone_count - rows.skipped
+                yield encode_command((b"XTRIM", key, b"MAXLEN", b"=", b"%d" % live))
+        for gone in encode_gone(rows.stretches[told:]):
             yield encode_command((COLD, b"GONE", key, gone))
-        if rows.skipped:
-            yield encode_command((b"XTRIM", key, b"MAXLEN", b"=", b"%d" % rows.live))
 
     def base_holds(self) -> list[Hold]:
         """Return what holds the files as those of a base that the manifest names."""

@@ -185,7 +185,7 @@ def test_a_client_that_does_not_read_has_no_blocks_pinned(host):
     assert is_whole(reply_of(host, reader))
 
 
-def test_a_damaged_block_in_the_middle_ends_the_connection(host):
+def test_a_damaged_block_in_the_middle_ends_the_connection(host, caplog):
     disk = host.store.files._files
     (path,) = [path for path in disk.names if path.endswith(".seg")]
     disk.names[path].data[1_000_000] ^= 1
@@ -194,6 +194,8 @@ def test_a_damaged_block_in_the_middle_ends_the_connection(host):
     host.settle()
     assert host.transports[reader].closed
     assert host.written(reader).startswith(b"*%d\r\n" % ENTRIES)
+    assert [record.event for record in caplog.records] == ["reply-cut"]
+    assert f"in the middle of a reply: {path} is damaged at offset " in caplog.text
     nothing_is_left(host)
 
 

@@ -83,6 +83,23 @@ def test_a_power_cut_leaves_a_refused_directory_or_the_mended_one(what, seed):
     assert again.segments() == [second]
 
 
+def test_trimmed_entries_do_not_come_back_when_a_later_file_is_left_out():
+    server = written()
+    server.send("XDEL", "s", "35-1")
+    server.send("XTRIM", "s", "MAXLEN", "=", str(301 - 2 - 28))
+    server.rewrite()
+    before = [number >> 64 for number, _ in server.engine.state.keyspace[0].values[b"s"].log.iterate()]
+    assert before[0] not in (1, 181)
+    disk = watched(server.disk.kill())
+    disk.unlink(server.segments()[1])
+    report = fixing.skip(place_of(disk), lambda known, question: True)
+    assert report.is_mended
+    assert any("RANGE s`: its 100 entries from 181-1 to 280-1 are in segment file 2" in line for line in report.done)
+    again = ColdRestartable(disk.kill(), stream_memory=1 << 24)
+    after = [number >> 64 for number, _ in again.engine.state.keyspace[0].values[b"s"].log.iterate()]
+    assert after == [number for number in before if not 181 <= number <= 280]
+
+
 def test_an_export_writes_what_is_in_memory_and_in_files():
     server = written()
     disk = watched(server.disk.kill())

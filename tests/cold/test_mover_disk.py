@@ -207,3 +207,17 @@ def test_what_lists_have_in_files_is_whole_wherever_the_power_is_cut():
     assert cuts > 10
     disk.before = None
     bench.close()
+
+
+def test_moves_leave_room_for_the_journal():
+    bench = Bench()
+    bench.disk.free = 100 * 1024 * 1024
+    bench.add("s", 150)
+    bench.settle(3)
+    assert bench.cold_entries("s") == 0
+    assert "the disk has 100 MB left, and 128 MB are kept for the journal" in bench.store.move_failed
+    bench.disk.free = 200 * 1024 * 1024
+    bench.settle(90)
+    assert bench.cold_entries("s") > 50
+    assert bench.store.move_failed == ""
+    bench.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cold.moving_bench import LIMIT, Bench
+from tests.cold.moving_bench import Bench
 from tests.cold.sealed import MS, entry_id
 
 MB = 1024 * 1024
@@ -48,24 +48,36 @@ def test_early_lists_are_not_moved_before_they_fill_a_file():
     bench.close()
 
 
-def test_the_last_sealed_segment_stays_in_memory():
-    bench = Bench()
-    bench.add("s", 201)
+def test_the_last_sealed_segment_stays_in_memory_while_there_is_room():
+    bench = Bench(2 * MB)
+    bench.add("s", 561, 1_000)
     bench.settle()
     bench.mover.move_all(lambda: None)
     bench.settle()
+    assert bench.cold_entries("s") > 500
     last = bench.logs["s"].sealed.newest()
     assert last is not None
-    assert last.last_id == entry_id(MS + 200)
+    assert last.last_id == entry_id(MS + 560)
     del last
     bench.close()
 
 
+def test_lists_of_one_segment_are_moved_when_memory_is_short():
+    bench = Bench(2 * MB, node=100)
+    for n in range(40):
+        bench.add(f"s{n}", 101, 1_000)
+        bench.settle()
+    assert bench.store.hot_bytes < bench.store.limit_bytes
+    assert sum(bench.cold_entries(f"s{n}") for n in range(40)) >= 2_000
+    bench.check_settled()
+    bench.close()
+
+
 def test_very_small_lists_are_not_moved():
-    bench = Bench()
+    bench = Bench(4_000)
     for n in range(20):
-        bench.add(f"s{n}", 17)
-    assert bench.store.hot_bytes > LIMIT
+        bench.add(f"s{n}", 5, 10)
+    assert bench.store.hot_bytes > 4_000
     bench.settle()
     assert not bench.files_there()
     bench.close()

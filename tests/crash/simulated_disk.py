@@ -112,6 +112,7 @@ class SimulatedDisk:
     """
 
     def __init__(self) -> None:
+        self.free = 1 << 40
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
         self.fail_at = 0
@@ -178,6 +179,9 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         inode = self.names[path]
         return Identity(0, id(inode), len(inode.data), 0)
+
+    def room(self, directory: str) -> tuple[int, int]:
+        return self.free, 1 << 40
 
     def list(self, directory: str) -> list[str]:
         self.step("list")

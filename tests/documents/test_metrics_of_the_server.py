@@ -3,6 +3,7 @@
 import re
 from functools import cache
 
+from tests.cold.cold_server import ColdSession
 from tests.documents.blocks import ROOT
 from tests.replication.seen_pair import names_of_a_pair
 from tests.session import Session
@@ -22,7 +23,8 @@ def exposed() -> frozenset[str]:
     session = Session()
     session.do("XADD s IDMP p i * f v")
     session.do("XGROUP CREATE s g 0")
-    names = {re.sub(r"(_seconds)_(?:bucket|count|sum)$", r"\1", one) for one in metrics(session)}
+    found = [*metrics(session), *metrics(ColdSession())]
+    names = {re.sub(r"(_seconds)_(?:bucket|count|sum)$", r"\1", one) for one in found}
     return frozenset(names | names_of_a_pair())
 
 

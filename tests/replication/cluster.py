@@ -343,6 +343,8 @@ class World:
                     return True
             if kind == "cron":
                 for node in self.nodes.values():
+                    if node.runs and node.engine.state.cold is not None:
+                        node.engine.state.cold.small.clear()  # these servers have no mover, which looks through them
                     if node.runs and node.engine.cron():
                         return True
         return False

@@ -29,7 +29,11 @@ def apply_file(applying: Applying, words: list[bytes]) -> None:
 @applies("STREAMCOLD RANGE")
 def apply_range(applying: Applying, words: list[bytes]) -> None:
     """Give a stream the entries of consecutive blocks of a file."""
-    _loading(applying).add_range(applying.stream_or_new(words[2]), words[3:])
+    loading = _loading(applying)
+    if not loading.has(int(words[3])):
+        first, last = words[7].decode(), words[8].decode()
+        raise CannotApply(f"its {int(words[6])} entries from {first} to {last} are in segment file {int(words[3])}")
+    loading.add_range(applying.stream_or_new(words[2]), words[3:])
 
 
 @applies("STREAMCOLD GONE")

@@ -21,8 +21,10 @@ from streamd.base.clock import ManualClock
 from streamd.stream.log.absent import Absent
 from tests.cold.property.sides import PROTOCOLS, ColdSide, Side, Words
 from tests.crash import restartable
+from tests.crash.state_dump import dump
 from tests.differential.allowances import UNFIT
 from tests.differential.replies import Reply, parse_all
+from tests.session import Session
 
 # Numbers of the product that are small here, so that short streams have many blocks and files.
 SMALL = {
@@ -273,8 +275,12 @@ class Pair:
         for side in (self.plain, self.cold):
             side.send(0, [[b"DEBUG", word]])
             side.settle(chance)
+            # (Its events, and what it tells clients that track keys, are those of the journal, which is rewritten at
+            # other times.)
             for at in range(len(PROTOCOLS)):
-                side.received(at)  # (Its events are those of the journal, which is rewritten at other times.)
+                side.lose(at)
+        self.plain.listen()
+        self.cold.listen()
         self.check_state()
 
     def _restart(self, chance: random.Random, how: str) -> None:
@@ -306,6 +312,8 @@ class Pair:
             pairs = parse_all(plain), parse_all(cold)
             left, right = [[one for one in some if one.kind != b">"] for some in pairs]
             pushes = [sorted(_text(one) for one in some if one.kind == b">") for some in pairs]
+            if left != right:
+                left, right = [[_restored(one) for one in some] for some in (left, right)]
             if self.is_exact:
                 left, right = [[_without_nodes(one) for one in some] for some in (left, right)]
             if left != right or pushes[0] != pushes[1]:
@@ -378,6 +386,16 @@ def _text(reply: Reply) -> Any:
 # How entries are spread over nodes is not the same after a start, which packs them anew where they were in memory. When
 # a consumer was seen last is in a base alone, and the servers write theirs at different times.
 _NODE_FIELDS = (b"radix-tree-keys", b"radix-tree-nodes", b"seen-time", b"idle")
+
+
+def _restored(reply: Reply) -> Reply:
+    """Return a reply of DUMP as what RESTORE makes of it: how large entries are spread over nodes is not compared."""
+    if reply.items is not None:
+        return replace(reply, items=[_restored(one) for one in reply.items])
+    session = Session(ManualClock(1_700_000_000_000))
+    if reply.kind != b"$" or session.raw([b"RESTORE", b"s", b"0", reply.text]) != b"+OK\r\n":
+        return reply
+    return Reply(b"$", repr(dump(session.engine)).encode())
 
 
 def _without_nodes(reply: Reply) -> Reply:

@@ -78,6 +78,10 @@ class Side(Host):
             self.read.append(0)
             self.connect(number)
         self.turns()
+        self.listen()
+
+    def listen(self) -> None:
+        """Have the last client get all events."""
         self.receive(self.clients[0], [[b"CONFIG", b"SET", b"notify-keyspace-events", b"AKE"]], is_shared=False)
         # (A server whose disk does not keep up refuses to grow; not one that has a bound.)
         self.receive(self.clients[0], [[b"CONFIG", b"SET", b"maxmemory", b"1000gb"]], is_shared=False)
