@@ -92,16 +92,6 @@ def entries_ahead(log: Log) -> int:
     return 1 + READ_AHEAD_BYTES // log.average_bytes
 
 
-def parts_in_a_row(log: Log, ids: list[int]) -> list[bytes] | None:
-    """Return the RESP of entries, by ascending IDs; None if others are between them, or some not in memory."""
-    found: list[int] = []
-    try:
-        parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
-    except Absent:
-        return None
-    return parts if found == ids else None
-
-
 def pinned_bytes(log: Log, entries: int) -> int:
     """Return about how many bytes a reply of so many entries keeps from being freed."""
     return log.memory_bytes * entries // max(1, len(log))

@@ -10,9 +10,9 @@ from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.commands.stream.group_effects import need_consumer, need_group, record_removed, record_seen, record_taken
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_range_start
-from streamd.stream.entry_replies import parts_in_a_row
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import Consumer
+from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
 from streamd.stream.wire.entry_encoder import encode_rows
 
@@ -98,9 +98,9 @@ def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | Non
             attempts -= len(some)
             idle = _idle(owners, times, until_ms, at, len(some))
             at += len(some)
-            held = log.held(some)
-            if len(held) < len(some):
-                left = set(held)
+            held = log.held(some) if log.may_wait else log.ids_between(some[0], some[-1], len(some) + 1)
+            if held != some:
+                left = {*(held if log.may_wait else log.held(some))}
                 there = [entry_id in left for entry_id in some]
                 missing = [entry_id for entry_id in some if entry_id not in left]
                 gone += missing
@@ -138,7 +138,13 @@ def _ids(ids: list[int]) -> Raw:
 
 def _entries(log: Log, ids: list[int]) -> Raw:
     """Return the RESP of the entries `ids`, which must all be in the log."""
-    parts = parts_in_a_row(log, ids) if ids else []
-    if parts is None:
+    found: list[int] = []
+    parts: list[bytes] = []
+    try:
+        if ids:
+            parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+    except Absent:
+        found.clear()  # others between them may not be in memory
+    if found != ids:
         parts = [part for entry_id in ids for part in log.encode_parts(entry_id, entry_id)[1]]
     return Raw(b"*%d\r\n%b" % (len(ids), b"".join(parts)))

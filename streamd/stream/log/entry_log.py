@@ -392,7 +392,7 @@ class Log(Tail):
         left = sys.maxsize if count is None else count
         if sealed is not None and sealed.live_count and start <= end and not (reverse or (tail and start >= tail[0])):
             entries = sealed.read_first(start, end, left, parts, ids)
-            if entries >= left or not tail:
+            if entries >= left or not tail or end < tail[0]:
                 return entries, parts
             start = tail[0]
         if reverse and self.may_wait:
