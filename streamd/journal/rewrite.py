@@ -121,7 +121,7 @@ class Rewrite:
         self._current: _Pieces | None = None
         self._queue: deque[Sequence[Record | ColumnsRecord] | _Pieces] = deque()
         self._db: int | None = None
-        self._ended = False
+        self._ended = self._is_turn_of_queue = False
         self._failure: Exception | None = None
         self._base = BaseWriter(files, directory, base, submit)
         try:
@@ -276,11 +276,15 @@ class Rewrite:
             while not (self.is_complete or self.must_wait):
                 if not self._is_listed:
                     self._list()
-                elif self._queue:
+                elif self._queue and (self._ended or self._base.must_wait or self._is_turn_of_queue):
+                    self._is_turn_of_queue = False
                     self._write_queue()
-                elif not self._write_base():
-                    self._ended = True
-                    self._base.end()
+                else:
+                    # In turns: COPY of a large key that waits for its cut fills the queue each time, until it is cut.
+                    self._is_turn_of_queue = True
+                    if not self._write_base():
+                        self._ended = True
+                        self._base.end()
                 if should_stop():
                     break
         finally:

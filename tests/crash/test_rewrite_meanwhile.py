@@ -6,6 +6,7 @@ import pytest
 
 from tests.crash.histories import words
 from tests.crash.restartable import Restartable
+from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
 
 BEFORE = [
@@ -85,3 +86,18 @@ def test_two_operations_at_some_places_of_a_rewrite():
     for number, (one, two) in enumerate(pairs):
         place = number % steps
         rewritten_with((place, one), (place + number // steps % 3, two))
+
+
+def test_a_rewrite_ends_though_a_key_that_waits_is_copied_again_and_again():
+    server = Restartable(SimulatedDisk())
+    for n in range(3_000):
+        server.send("XADD", "s", f"{n + 1}-0", "f", "v")
+    server.persistence.rewriting.start()
+    rewrite = server.persistence.journal.rewrite
+    assert rewrite is not None
+    for _ in range(300):
+        server.send("COPY", "s", "c", "REPLACE")
+        rewrite.step(lambda: True)
+        if rewrite.keys_done:
+            break
+    assert rewrite.keys_done == 1
