@@ -188,6 +188,10 @@ class FileSystem:
         """Give a file a new name, and replace a file that has that name."""
         os.replace(old, new)
 
+    def link(self, old: str, new: str) -> None:
+        """Give a file a further name, which no file may have."""
+        os.link(old, new)
+
     def unlink(self, path: str) -> None:
         """Remove a file."""
         os.unlink(path)

@@ -109,7 +109,7 @@ def skip(place: Place, agree: Agree) -> Report:
     parts are listed and kept in a file beside the journal. A torn record at the end is left out without a question.
 
     A segment file that cannot be read at all is left out and kept beside the journal. One with damaged blocks stays: a
-    server serves all others.
+    server serves all others. If the base is damaged, all segment files are kept under further names.
     Raises: LockedError when a server is running; DamagedError; OSError.
     """
     with closing(lock_directory(place.files, place.data_directory)):
@@ -129,7 +129,13 @@ def skip(place: Place, agree: Agree) -> Report:
                 aside = free_name(place.files, place.cut_name(fault.path))
                 place.files.rename(fault.path, aside)
                 report.done.append(f"{fault.path}: cannot be read, and is now {aside}")
-        if unreadable:
+        is_base_cut = first is not None and first.is_base
+        for name in [*report.segments.names, *report.segments.orphans] if is_base_cut else ():
+            # What is left out may have said which of its entries are whose; a later start would remove it.
+            path = f"{place.directory}/{name}"
+            place.files.link(path, aside := free_name(place.files, place.cut_name(path)))
+            report.done.append(f"{path}: what is left out may need it; it stays as {aside}, too")
+        if unreadable or is_base_cut:
             place.files.sync_directory(place.directory)
         for _ in range(_ROUNDS_MAX):
             for plan in plans:

@@ -8,9 +8,11 @@ from streamd.base.process import resident_bytes
 from streamd.connected.state import State
 
 # Entries wait in memory for the disk. Where `maxmemory` sets no limit, this many times `stream-memory` is the limit for
-# them while the disk is full, or fails. While it works, but is slow for a moment, so much more may wait.
+# them while the disk is full, or fails. While it works, so much more may wait for it, and whatever a start or an option
+# has left to be moved, as long as it becomes less from one look to the next.
 _UNWRITTEN_MAX: Final = 2
 _SLOW_DISK_BYTES: Final = 64 * 1024 * 1024
+_LOOK_MS: Final = 5_000
 
 # The allocator keeps freed pages for itself until it is told to give them back, which takes milliseconds.
 _GIVE_BACK_MS: Final = 1_000
@@ -33,6 +35,8 @@ class MemoryLimit:
         self._measure = measure
         self._give_back = give_back
         self._next_give_back_ms = 0
+        self._look_ms = self._looked_bytes = 0
+        self._grows = False
         state.config.on_change("maxmemory", self.check)
 
     def look(self, state: State, stop: Callable[[], bool]) -> bool:
@@ -56,8 +60,17 @@ class MemoryLimit:
         state.refuse_growth(exceeded)
 
     def _waits_for_disk(self) -> bool:
-        """Return whether far more entries are in memory, and in no segment file yet, than `stream-memory` allows."""
-        store = self._state.cold
+        """Return whether far more entries are in memory, and in no segment file yet, than `stream-memory` allows, and
+        the disk does not take them.
+        """
+        store, now_ms = self._state.cold, self._state.time.monotonic_ms
         if store is None or not store.limit_bytes:
             return False
-        return store.hot_bytes > _UNWRITTEN_MAX * store.limit_bytes + (0 if store.move_failed else _SLOW_DISK_BYTES)
+        waiting, limit = store.hot_bytes, _UNWRITTEN_MAX * store.limit_bytes
+        if store.move_failed or waiting <= limit + _SLOW_DISK_BYTES:
+            self._look_ms, self._looked_bytes, self._grows = now_ms + _LOOK_MS, waiting, False
+            return bool(store.move_failed) and waiting > limit
+        if now_ms >= self._look_ms:
+            self._grows = waiting >= self._looked_bytes
+            self._look_ms, self._looked_bytes = now_ms + _LOOK_MS, waiting
+        return self._grows

@@ -90,3 +90,25 @@ def test_growth_is_refused_while_far_more_waits_than_the_limit():
     session.store.set_limit(0)
     session.engine.cron()
     assert session.do("XADD t * f v") != OOM
+
+
+def test_what_a_start_has_left_to_be_moved_refuses_nobody_while_it_becomes_less(monkeypatch):
+    monkeypatch.setattr("streamd.engine.memory._SLOW_DISK_BYTES", 0)
+    session = ColdSession()
+    for key in b"abcd":
+        session.fill(b"%c" % key, 300, 1_000)
+    session.store.set_limit(90_000)
+    session.engine.cron()
+    for key in b"abc":
+        session.clock.advance(5_000)
+        make_cold(session.engine, b"%c" % key)
+        session.engine.cron()
+        assert session.do("XADD t * f v") != OOM
+    session.clock.advance(5_000)
+    session.engine.cron()
+    assert session.do("XADD t * f v") == OOM
+
+
+test_what_a_start_has_left_to_be_moved_refuses_nobody_while_it_becomes_less = pytest.mark.interpreted(
+    reason="replaces a number"
+)(test_what_a_start_has_left_to_be_moved_refuses_nobody_while_it_becomes_less)

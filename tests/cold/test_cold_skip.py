@@ -144,3 +144,18 @@ def test_entries_that_are_missing_from_an_export_are_counted_without_the_trimmed
     assert sum(int(line.split()[0]) for line in missing) == 180 - 2 - trimmed
     assert f"{path} is damaged at offset 0" in missing[0]
     assert data.count(b"\r\nXADD\r\n") == 20 + data.count(b"MAXLEN") == 21  # one makes an empty stream
+
+
+def test_segment_files_that_a_damaged_base_may_have_named_are_kept():
+    server = written()
+    names = server.segments()
+    disk = watched(server.disk.kill())
+    (base,) = [path for path in disk.names if path.endswith(".base.aof")]
+    data = disk.names[base].data
+    data[data.index(b"STREAMCOLD") + 3] ^= 1
+    disk.names[base].durable = bytes(data)
+    report = fixing.skip(place_of(disk), lambda *_: True)
+    assert report.done
+    kept = [path for path in disk.names if ".seg.cut-" in path]
+    assert len(kept) == len(names)
+    assert [disk.names[path].data for path in names] == [disk.names[path].data for path in sorted(kept)]

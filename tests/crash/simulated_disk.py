@@ -203,6 +203,10 @@ class SimulatedDisk:
         self.step("rename")
         self.names[new] = self.names.pop(old)
 
+    def link(self, old: str, new: str) -> None:
+        self.step("link")
+        self.names[new] = self.names[old]
+
     def unlink(self, path: str) -> None:
         self.step("unlink")
         if path not in self.names:

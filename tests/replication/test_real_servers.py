@@ -123,7 +123,7 @@ REPLID = b"0123456789" * 4
 BODY = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\n"
 line = partial(make_line, REPLID.decode(), 0)
 FILES = b"+FULLRESYNC " + REPLID + b" 0 streamd\r\n" + line(b"files", 1, 1, b"0" * 16, REPLID)
-HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
+HELLO = (b"+PONG\r\n", b"+OK\r\n" * 6)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ HELLO = (b"+PONG\r\n", b"+OK\r\n" * 5)
         (b"\x20\x02\x00\x00" * 400,),
         (b"-ERR unknown command 'PING'\r\n",),
         (b"-LOADING Redis is loading the dataset in memory\r\n",),
-        (b"+PONG\r\n", b"-ERR unknown command 'REPLCONF'\r\n" * 5, b"-ERR unknown command 'PSYNC'\r\n"),
+        (b"+PONG\r\n", b"-ERR unknown command 'REPLCONF'\r\n" * 6, b"-ERR unknown command 'PSYNC'\r\n"),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" 0\r\n$5\r\nREDIS"),
         (*HELLO, b"+CONTINUE\r\n"),
         (*HELLO, b"+FULLRESYNC " + REPLID + b" ten streamd\r\n"),

@@ -15,6 +15,7 @@ from streamd.clients.mqtt.options import add_gateway_options
 from streamd.configuration.layers import PREFIX
 from streamd.configuration.server_options import OPTIONS
 from streamd.testing import EmbeddedServer
+from tests.cold.cold_server import ColdSession
 from tests.mqtt.seen.running import gateway
 from tests.replication.seen_pair import names_of_a_pair
 from tests.session import Session
@@ -35,7 +36,7 @@ def names() -> set[str]:
     session.state.persistence = lambda: {
         "aof_current_size": 1, "aof_base_size": 1, "aof_delayed_fsync": 0, "aof_last_rewrite_time_sec": 1,
     }  # fmt: skip
-    return set(metrics(session)) | names_of_a_pair() | metrics_of_a_gateway() | OTHERS
+    return {*metrics(session), *metrics(ColdSession())} | names_of_a_pair() | metrics_of_a_gateway() | OTHERS
 
 
 def metrics_of_a_gateway() -> set[str]:
