@@ -1,16 +1,18 @@
 """The mover of a server, with its thread, as long as the server has a store of cold segments."""
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from streamd.cold.codec import AS_SEALED, ZSTD
 from streamd.cold.cold_list import ColdList
-from streamd.cold.mover import Mover
 from streamd.cold.store import ColdStore
 from streamd.connected.state import State
 from streamd.data.keyspace import Keyspace
 from streamd.data.listing import streams_of
 from streamd.journal.jobs import Done, Pending, Submit
+
+if TYPE_CHECKING:
+    from streamd.cold.mover import Mover
 
 
 class MovingThread(Protocol):
@@ -51,6 +53,8 @@ class Moving:
         self.close()
         self._store = store
         if store is not None:
+            from streamd.cold.mover import Mover  # most servers need none
+
             thread = self._thread = self._begin_thread()
             self._mover = state.mover = Mover(
                 store,

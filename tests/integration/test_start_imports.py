@@ -23,6 +23,7 @@ LATER = {
     "a log file, or one in JSON": "logging.handlers pickle datetime",
     "COMMAND DOCS": "streamd.catalog.syntax",
     "INFO": "platform",
+    "stream-memory": "streamd.cold.mover streamd.cold.merging streamd.cold.output zstandard",
     "INCRBYFLOAT": "streamd.base.long_double fractions decimal",
     "a note in a journal": "urllib.parse ipaddress",
     "nobody at all": "pathlib shlex importlib.metadata email http unittest multiprocessing",
