@@ -69,6 +69,7 @@ class Mover:
         self._unlinking = Work("removing segment files", submit, clock, on_bug)
         self._output = Output(store.files, self._moving.jobs, clock)
         self._look_ms = self._rewrite_ms = 0
+        self._was_failing = False
         self._surveyed = -1
         self._unmergeable: set[int] = set()
         self._waiting: list[Callable[[], None]] = []
@@ -183,11 +184,15 @@ class Mover:
             output.abandon()
 
     def _ask_for_rewrite(self) -> None:
-        """Have the journal rewritten if its base holds much that nothing else has, or anything on a full disk."""
+        """Have the journal rewritten if its base holds much that nothing else has, or anything on a full disk; and when
+        the disk begins to be full: the journal has entries that are in files as well.
+        """
         files, now_ms = self._store.files, self._clock.monotonic_ms()
-        if now_ms < self._rewrite_ms or not (stale := files.stale_size):
+        stale, was_failing, self._was_failing = files.stale_size, self._was_failing, bool(self._moving.failure)
+        begins = self._was_failing and not was_failing
+        if now_ms < self._rewrite_ms or not (begins or stale):
             return
-        if self._moving.failure or (stale >= _STALE_BYTES_MIN and stale * _STALE_PART > sum(files.sizes.values())):
+        if self._was_failing or (stale >= _STALE_BYTES_MIN and stale * _STALE_PART > sum(files.sizes.values())):
             self._rewrite_ms = now_ms + _REWRITE_MS
             self._want_rewrite()
 

@@ -60,7 +60,7 @@ def _acknowledge(
     """Return the result for each entry, the acknowledged IDs, and the deleted ones."""
     results: list[int] = []
     acknowledged: list[int] = []
-    deleted: list[int] = []
+    wanted: list[int] = []
     for entry_id in ids:
         if not group.pending.remove(entry_id):
             results.append(NOT_PENDING)
@@ -69,9 +69,9 @@ def _acknowledge(
         if references == "acked" and is_referenced(stream, entry_id):
             results.append(KEPT)
             continue
-        if stream.delete(entry_id):
-            deleted.append(entry_id)
+        wanted.append(entry_id)
         results.append(DELETED)
+    deleted = stream.delete_many(wanted) if len(wanted) > 1 else [one for one in wanted if stream.delete(one)]
     if references == "delete":
         delete_references(stream, acknowledged)
     return results, acknowledged, deleted

@@ -54,16 +54,17 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
 
 def _delete(stream: Stream, ids: list[int], references: str) -> tuple[list[int], list[int], list[int]]:
     """Return the result for each entry, the deleted IDs, and those of missing entries that were still pending."""
+    kept = {one for one in ids if is_referenced(stream, one)} if references == "acked" else set()
+    wanted = [one for one in dict.fromkeys(ids) if one not in kept]
+    deleted = stream.delete_many(wanted) if len(wanted) > 1 else [one for one in wanted if stream.delete(one)]
     results: list[int] = []
-    deleted: list[int] = []
+    there = set(deleted)
     for entry_id in ids:
-        if references == "acked" and is_referenced(stream, entry_id):
-            results.append(REFERENCED)
-        elif stream.delete(entry_id):
-            deleted.append(entry_id)
+        if entry_id in there:
+            there.remove(entry_id)  # only the first time
             results.append(DELETED)
         else:
-            results.append(NOT_FOUND)
+            results.append(REFERENCED if entry_id in kept else NOT_FOUND)
     freed: list[int] = []
     if references == "delete":
         freed = sorted(delete_references(stream, ids).difference(deleted))
