@@ -14,6 +14,9 @@ _UNWRITTEN_MAX: Final = 2
 _SLOW_DISK_BYTES: Final = 64 * 1024 * 1024
 _LOOK_MS: Final = 5_000
 
+# When so much of them has gone to the disk, the allocator is told to give their memory back.
+_MOVED_BYTES: Final = 64 * 1024 * 1024
+
 # The allocator keeps freed pages for itself until it is told to give them back, which takes milliseconds.
 _GIVE_BACK_MS: Final = 1_000
 
@@ -35,7 +38,7 @@ class MemoryLimit:
         self._measure = measure
         self._give_back = give_back
         self._next_give_back_ms = 0
-        self._look_ms = self._looked_bytes = 0
+        self._look_ms = self._looked_bytes = self._most_bytes = 0
         self._grows = False
         state.config.on_change("maxmemory", self.check)
 
@@ -49,6 +52,8 @@ class MemoryLimit:
         state = self._state
         limit_bytes = state.config.values["maxmemory"]
         assert isinstance(limit_bytes, int)
+        if state.cold is not None:
+            self._give_back_moved(state.cold.hot_bytes + state.cold.cache.bytes)
         if not limit_bytes or state.read_only is not None:  # what a replica must hold its primary decides
             state.refuse_growth(state.read_only is None and self._waits_for_disk())
             return
@@ -58,6 +63,14 @@ class MemoryLimit:
             self._give_back()
             exceeded = self._measure() > limit_bytes
         state.refuse_growth(exceeded)
+
+    def _give_back_moved(self, size: int) -> None:
+        """Have the memory of entries given back that are on the disk alone now; size: of those that are in memory."""
+        self._most_bytes = max(self._most_bytes, size)
+        if self._most_bytes - size >= _MOVED_BYTES and self._state.time.monotonic_ms >= self._next_give_back_ms:
+            self._most_bytes = size
+            self._next_give_back_ms = self._state.time.monotonic_ms + _GIVE_BACK_MS
+            self._give_back()
 
     def _waits_for_disk(self) -> bool:
         """Return whether far more entries are in memory, and in no segment file yet, than `stream-memory` allows, and

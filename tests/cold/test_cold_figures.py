@@ -3,7 +3,8 @@
 import pytest
 
 from streamd.connected.cold_figures import cold_figures
-from tests.cold.cold_server import ColdSession, make_cold
+from streamd.engine.memory import MemoryLimit
+from tests.cold.cold_server import ColdSession, evict, make_cold
 from tests.session import Error, Session
 
 OOM = Error("OOM command not allowed when used memory > 'maxmemory'.")
@@ -112,3 +113,25 @@ def test_what_a_start_has_left_to_be_moved_refuses_nobody_while_it_becomes_less(
 test_what_a_start_has_left_to_be_moved_refuses_nobody_while_it_becomes_less = pytest.mark.interpreted(
     reason="replaces a number"
 )(test_what_a_start_has_left_to_be_moved_refuses_nobody_while_it_becomes_less)
+
+
+def test_memory_of_what_has_gone_to_the_disk_is_given_back(monkeypatch):
+    monkeypatch.setattr("streamd.engine.memory._MOVED_BYTES", 100_000)
+    session = ColdSession()
+    given: list[int] = []
+    limit = MemoryLimit(session.state, give_back=lambda: given.append(1))
+    session.fill(b"s", 300, 1_000)
+    limit.check()
+    assert not given
+    make_cold(session.engine, b"s")
+    evict(session.engine)
+    session.clock.advance(1_000)
+    session.engine.cron()
+    limit.check()
+    limit.check()
+    assert given == [1]
+
+
+test_memory_of_what_has_gone_to_the_disk_is_given_back = pytest.mark.interpreted(reason="replaces a number")(
+    test_memory_of_what_has_gone_to_the_disk_is_given_back
+)
