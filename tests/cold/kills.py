@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,7 +122,8 @@ class Kills:
         if chance < 0.05:
             client.xrange(one.key, one.ids[self.chance.randrange(one.next)], count=50)
         elif chance < 0.07:
-            client.bgrewriteaof() if not client.info("persistence")["aof_rewrite_in_progress"] else None
+            with suppress(redis.ResponseError):  # one is under way
+                client.bgrewriteaof()
         elif one.next > ENTRIES_MAX or chance < 0.072:
             gone = one.key
             self.streams[self.streams.index(one)] = self.new_stream(gone.partition("-")[0])
