@@ -24,6 +24,8 @@ __all__ = [
     "version_before",
 ]
 
+OPEN_FILES_MAX = 500
+
 try:
     from hypothesis import settings
 except ImportError:  # the environments that have only the programs that are tested, or another Spark
@@ -39,6 +41,14 @@ def pytest_configure() -> None:
     """Let tests interrupt programs: jobs in the background of a shell, and their children, may ignore SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_files_left_open() -> Iterator[None]:
+    """The tests of a file close what they open: `select`, which some libraries wait with, knows 1,024 descriptors."""
+    yield
+    if Path("/proc/self/fd").exists():
+        assert len(os.listdir("/proc/self/fd")) < OPEN_FILES_MAX, "tests left files open: see /proc/self/fd"
 
 
 @pytest.fixture

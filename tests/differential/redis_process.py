@@ -17,7 +17,7 @@ needs_redis = pytest.mark.redis
 
 
 def judge() -> Path:
-    """Return the program of Redis 8.10.2. Where that cannot be made the test is skipped, or fails (MUST_COMPARE=true)."""
+    """Return the program of Redis 8.10.2. Without it the test is skipped, or fails where MUST_COMPARE=true."""
     try:
         return newest_redis()
     except NoRedis as error:
