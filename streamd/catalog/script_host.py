@@ -339,7 +339,7 @@ class ScriptHost:
         return program.name, request, (self._watch.stopwatch() - self._started_ns) // 1_000_000
 
     def close(self) -> None:
-        """Free the Lua states and their stack when the server has ended: the garbage collector does not see into these,
+        """Free the Lua states and a stack when the server has ended: the garbage collector does not see into them,
         so each server of a test suite would stay in memory.
         """
         if not self._state.is_busy:
