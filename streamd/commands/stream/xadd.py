@@ -92,7 +92,7 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
         context.changed(key, "t", "xadd")
     if options.trim is not None:
         _trim(context, key, stream, options.trim)
-    if db.waiting:
+    if key in db.waiting and db.waiting[key] <= entry_id:
         db.signal(key)
     return id_text
 
