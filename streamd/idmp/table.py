@@ -218,8 +218,7 @@ class IdmpTable(Windows):
         pid = pids[0]
         if self.lookup(pid, iids[0], now_ms) is None:
             return None  # mostly all are new
-        is_indexed = pid in self._indexed and len({*iids[:_LOOKED_AT]}) >= _DISTINCT_MIN
-        if not is_indexed and pids.count(pid) == len(pids):
+        if (pid not in self._indexed or iids[0] in iids[1:_LOOKED_AT]) and pids.count(pid) == len(pids):
             known: dict[bytes, int] = {}
             for iid in {*iids}:
                 known_id = self.lookup(pid, iid, now_ms)
