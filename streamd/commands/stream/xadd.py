@@ -125,8 +125,10 @@ def _exhausted() -> CommandError:
 def _duplicate(context: Context, key: bytes, stream: Stream, entry_id: int) -> bytes:
     """Count a duplicate. It changes nothing else: no entry, no trim, no event, nobody is woken."""
     stream.idmp.iids_duplicates += 1
-    # No command says this: the journal keeps the counter's new value in a line of its own.
-    context.record(b"XIDMPDUPLICATE", key, b"%d" % stream.idmp.iids_duplicates)
+    context.state.dirty += 1
+    if context.state.records is not None:
+        # No command says this: the journal keeps the counter's new value in a line of its own.
+        context.record(b"XIDMPDUPLICATE", key, b"%d" % stream.idmp.iids_duplicates, changes=0)
     return format_id(entry_id)
 
 
