@@ -187,7 +187,8 @@ class Gathering:
                 end += 1
             return end
         like = first[:3]
-        while end < total and firsts[end][1] == like[1] and firsts[end][:3] == like:
+        # (Those of one template share the list.)
+        while end < total and (firsts[end] is first or (firsts[end][1] == like[1] and firsts[end][:3] == like)):
             end += 1
         return end
 
