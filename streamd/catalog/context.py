@@ -206,7 +206,8 @@ class Batch:
     fits the arity; the engine's guard has allowed all. `take` puts the replies into the client's output: one piece for
     each, or one piece for all if they are bulk strings without `$`. Each record that it leaves is a unit of its own.
     any_keys: it takes requests with any keys together; else only requests with the same first three words.
-    takes_columns: the requests may be RequestColumns that have these three words in common; else they are RequestRows.
+    takes_columns: the requests may be RequestColumns that have the first and the third word in common; else they are
+    RequestRows.
     """
 
     take: Callable[[Context, Requests], int]

@@ -119,7 +119,7 @@ class Gathering:
         command = client.quick.get(columns.first[0])
         if command is None or columns.count > GATHERED_MAX or not command.accepts(len(columns.first)):
             return False
-        if command.batch is None or not command.batch.takes_columns or (template.places and template.places[0] < 3):
+        if command.batch is None or not command.batch.takes_columns or 0 in template.places or 2 in template.places:
             template.is_asked_for_rows = True
             return False
         self._clients.append(client)
@@ -210,7 +210,8 @@ class Gathering:
             ):
                 return 0
             if client.guard is not None:
-                asked = [part.first] if isinstance(part, RequestColumns) else part
+                has_one_key = isinstance(part, RequestColumns) and not part.template.keys_differ
+                asked = [part.first] if isinstance(part, RequestColumns) and has_one_key else rows_of(part)
                 if client.guard.end_of_run(command, asked, 0, len(asked)) < len(asked):
                     return 0
 

@@ -23,16 +23,18 @@ class Template:
     `size_bytes`: of such a request. `words`: one of them, which is not to be changed; `places`: of the words that
     differ, in place of which it has zeros, as many; `_lengths`: those words' lengths, `_pieces`: the bytes in front of
     each of them and behind the last one. `is_asked_for_rows`: the caller has asked for separate requests.
+    `keys_differ`: the second words do.
 
     The requests that it cuts share the other words, also with those of other clients: they take no memory, their
     hashes are known, and to compare two of them is to see that they are one.
     """
 
-    __slots__ = ("_lengths", "_pieces", "is_asked_for_rows", "places", "size_bytes", "words")
+    __slots__ = ("_lengths", "_pieces", "is_asked_for_rows", "keys_differ", "places", "size_bytes", "words")
 
     def __init__(self, words: tuple[bytes, ...], own: tuple[int, ...]) -> None:
         self.words: Final = [*words]
         self.places: Final = own
+        self.keys_differ: Final = 1 in own
         self.is_asked_for_rows = False
         self._lengths = [len(words[place]) for place in own]
         pieces = self._pieces = [b"*%d\r\n" % len(words)]

@@ -20,7 +20,7 @@ def test_a_window_of_a_day_passes_without_waiting(streamd_server: EmbeddedServer
 
 
 def test_moving_the_clock_ends_a_blocked_read(streamd_server: EmbeddedServer):
-    client = streamd_server.client(socket_timeout=10)
+    client = streamd_server.client(socket_timeout=60)
     connection = client.connection_pool.get_connection()
     connection.send_command("XREAD", "BLOCK", "60000", "STREAMS", "s", "$")
     other = streamd_server.client()

@@ -1,8 +1,8 @@
 """Runs of XADDs that are executed as one."""
 
 from collections.abc import Sequence
-from itertools import compress, islice
-from typing import Final
+from itertools import compress, islice, repeat
+from typing import Final, cast
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context
@@ -13,7 +13,7 @@ from streamd.data.records import ColumnsRecord, RecordColumn
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.resp.template import Column, RequestColumns, Requests
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
-from streamd.stream.stream import Stream
+from streamd.stream.stream import Stream, append_to_each
 from streamd.stream.trimming import Trim
 from streamd.stream.wire.entry_columns import EntryColumns, columns_of, each
 
@@ -35,11 +35,16 @@ def append_requests(context: Context, requests: Requests) -> int:
     if options is None:
         return 0
     if isinstance(requests, RequestColumns):
-        if _append_template(context, requests, options):
+        if requests.template.keys_differ:
+            taken = 0 if options.pid_at or options.trim is not None else _append_to_each(context, requests, options)
+            if taken:
+                return taken
+        elif _append_template(context, requests, options):
             return requests.count
-        if _stream_of_run(context, first[1]) is None:
+        elif _stream_of_run(context, first[1]) is None:
             return 0  # before lists of requests are made
     rows = requests.rows()
+    first = rows[0]
     if len(rows) == 1 or rows[1][1:2] == [first[1]]:
         if _stream_of_run(context, first[1]) is None:
             return 0  # at once: it is asked again behind each request that is executed alone
@@ -62,6 +67,38 @@ def _append_template(context: Context, requests: RequestColumns, options: Append
         columns = EntryColumns(tuple(first[options.fields_at :: 2]), requests.own, lengths)
         return _append_columns(context, (), count, first, options, lengths, columns)
     return _append_columns(context, requests.columns(), count, first, options, lengths)
+
+
+def _append_to_each(context: Context, requests: RequestColumns, options: AppendOptions) -> int:
+    """Append the entries of requests of one template, each to the stream of its key, if nothing keeps them from being
+    executed as one; return how many were appended: all, but where the IDs of a stream are used up.
+    """
+    state, db, columns = context.state, context.db, requests.columns()
+    keys, fields = columns[1], columns[options.fields_at :]
+    assert not isinstance(keys, bytes)
+    values = [db.values.get(key) for key in keys]
+    if {*map(type, values)} != {Stream}:
+        return 0
+    if not (db.waiting.keys().isdisjoint(keys) and db.expires_ms.keys().isdisjoint(keys)):
+        return 0
+    entries = zip(*[repeat(place) if isinstance(place, bytes) else place for place in fields])  # noqa: B905 (hot)
+    ids = append_to_each(cast("list[Stream]", values), state.time.ms << 64, entries)
+    count = len(ids)
+    if count < len(keys):
+        keys, fields = keys[:count], [place if isinstance(place, bytes) else place[:count] for place in fields]
+    db.touched.update(dict.fromkeys(keys, state.time.s))
+    state.dirty += count
+    texts = {entry_id: b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX) for entry_id in {*ids}}  # few
+    replies = {entry_id: b"$%d\r\n%b\r\n" % (len(text), text) for entry_id, text in texts.items()}
+    context.out += map(replies.__getitem__, ids)
+    if state.records is not None and count:
+        id_texts = [*map(texts.__getitem__, ids)]
+        state.records.append(ColumnsRecord(db.index, entry_columns(keys, id_texts, fields)))
+    if db.followers.keys:
+        for key in keys:
+            if key in db.followers.keys:
+                db.touch(key)
+    return count
 
 
 def _options_of_run(context: Context, first: list[bytes]) -> AppendOptions | None:
