@@ -1,13 +1,13 @@
 """`python -m bench`: run the suite, write its table and draw it.
 
-python -m bench [short|long|spark] [--only TEXT] [--rounds N]
+python -m bench [short|long|spark] [--only TEXT] [--rounds N] [--without PARTS]
 """
 
 import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
 from bench.idempotent import run_idempotent
@@ -33,6 +33,22 @@ from bench.table import OVER_NEWEST, RATIO_OF, SERVERS, Row, carried_over, ratio
 from bench.workloads import Workload
 
 IDEMPOTENT_ROUNDS = 5
+# The parts of the long suite that measure each server, and those that begin servers of their own.
+OF_ALL: dict[str, Callable[[list[str], str], list[Row]]] = {
+    "starts": run_starts,
+    "memory": run_memory,
+    "small-memory": run_small_memory,
+    "leaks": run_leaks,
+    "large": run_large,
+    "curves": run_curves,
+}
+OF_STREAMD: dict[str, Callable[[str], list[Row]]] = {
+    "special": run_special,
+    "large-streams": run_large_streams,
+    "mqtt": run_mqtt,
+    "spark": run_spark,
+}
+PARTS = ("rates", "pairs", "topics", *OF_ALL, *OF_STREAMD)
 TOPIC_ENTRIES = {"short": 200_000, "long": 1_000_000}
 
 
@@ -44,7 +60,13 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=0, help="rounds of each row (default: its own, 3 in the short suite)"
     )
+    parser.add_argument(
+        "--without", default="", help=f"parts that keep the figures of the table before: {', '.join(PARTS)}"
+    )
     arguments = parser.parse_args()
+    left_out = arguments.without.split(",") if arguments.without else []
+    if unknown := set(left_out) - set(PARTS):
+        parser.error(f"--without knows no {', '.join(sorted(unknown))}")
     started = time.monotonic()
     if arguments.suite == "spark":
         write(run_spark(arguments.only), "spark", bool(arguments.only), started)
@@ -58,36 +80,44 @@ def main() -> int:
     if "newest-redis" not in kinds:
         print(f"{KINDS['newest-redis']} is not in build: no column of it (python scripts/newest_redis.py makes it)")
     rows: list[Row] = []
+    minutes: dict[str, float] = {}
     print(f"{'':64}{'ratio':>8}{'newest':>8}{'per second':>12}{'cpu us':>9}{'p99.9':>8}")
+    is_whole = not left_out
     try:
-        for some in _measured(kinds, arguments):
-            rows += some
+        for part in PARTS:
+            if part not in left_out:
+                began = time.monotonic()
+                for some in _measured(part, kinds, arguments):
+                    rows += some
+                minutes[part] = round((time.monotonic() - began) / 60, 1)
     except KeyboardInterrupt:
         print("\ninterrupted: what was not measured again is of the table before, with its date")
-        if not arguments.only:
-            rows += carried_over(rows, arguments.suite)
+        is_whole = False
+    if not is_whole and not arguments.only:
+        rows += carried_over(rows, arguments.suite)
+    print(f"minutes: {', '.join(f'{part} {took}' for part, took in minutes.items())}")
     write(rows, arguments.suite, bool(arguments.only), started)
     return 0
 
 
-def _measured(kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[Row]]:
-    """Yield the rows, as they come."""
+def _measured(part: str, kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[Row]]:
+    """Yield the rows of a part, as they come."""
     is_long, only = arguments.suite == "long", arguments.only
-    chosen = [one for one in ALL if only.lower() in one.name.lower() and (is_long or one.short)]
-    for options in dict.fromkeys(workload.options for workload in chosen):
-        group = [workload for workload in chosen if workload.options == options]
-        yield from _run_group(kinds, group, options, arguments)
-    yield _run_pairs(kinds, arguments)
-    if is_long:
-        yield run_idempotent(kinds, only, arguments.rounds or IDEMPOTENT_ROUNDS)
-    yield run_topics(only, TOPIC_ENTRIES[arguments.suite])
-    if is_long:
-        for measure in (run_starts, run_memory, run_small_memory, run_leaks, run_large, run_curves):
-            yield measure(kinds, only)
-        yield run_special(only)
-        yield run_large_streams(only)
-        yield run_mqtt(only)
-        yield run_spark(only)
+    if part == "rates":
+        chosen = [one for one in ALL if only.lower() in one.name.lower() and (is_long or one.short)]
+        for options in dict.fromkeys(workload.options for workload in chosen):
+            group = [workload for workload in chosen if workload.options == options]
+            yield from _run_group(kinds, group, options, arguments)
+    elif part == "pairs":
+        yield _run_pairs(kinds, arguments)
+        if is_long:
+            yield run_idempotent(kinds, only, arguments.rounds or IDEMPOTENT_ROUNDS)
+    elif part == "topics":
+        yield run_topics(only, TOPIC_ENTRIES[arguments.suite])
+    elif is_long and part in OF_ALL:
+        yield OF_ALL[part](kinds, only)
+    elif is_long and part in OF_STREAMD:
+        yield OF_STREAMD[part](only)
 
 
 def _run_group(
@@ -131,10 +161,12 @@ def _row(result: Result, workload: Workload) -> Row:
 
 def _run_pairs(kinds: list[str], arguments: argparse.Namespace) -> list[Row]:
     """Rows that compare two workloads of one server."""
-    rows = []
+    rows: list[Row] = []
     chosen = [pair for pair in PAIRS if arguments.only.lower() in pair.name.lower()]
     if arguments.suite == "short":
         chosen = [pair for pair in chosen if pair.short]
+    if not chosen:
+        return []
     for kind in kinds:
         with Target(kind) as target:
             for pair in chosen:
