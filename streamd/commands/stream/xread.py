@@ -4,7 +4,8 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
-from streamd.commands.stream.options import PLAIN_ID_BYTES_MAX, ReadOptions, parse_read_options, stream_keys
+from streamd.commands.stream.id_lists import PLAIN_ID_BYTES_MAX
+from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.connected.blocking import BLOCKED
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
