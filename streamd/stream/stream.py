@@ -1,10 +1,11 @@
 """The stream: a log with its counters, consumer groups and idempotence table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Final
 
 from streamd.idmp.table import IdmpTable
+from streamd.stream.entry_id import ID_MAX
 from streamd.stream.groups.group import Group
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.shelf import Shelf
@@ -238,3 +239,23 @@ class Stream:
         other.entries_added = self.entries_added
         other.gaps_to = self.gaps_to
         return other
+
+
+def append_to_each(streams: Iterable[Stream], new_id: int, entries: Iterable[Sequence[bytes]]) -> list[int]:
+    """Add an entry to each of some streams, of which one may come again; return the IDs.
+
+    An ID is `new_id`, or the one behind the stream's last if that is not less. A stream without one ends it.
+    """
+    ids: list[int] = []
+    for stream, fields in zip(streams, entries):  # noqa: B905 (hot)
+        entry_id = new_id
+        if new_id <= stream.last_id:
+            if stream.last_id == ID_MAX:
+                break
+            entry_id = stream.last_id + 1
+        stream.log.append(entry_id, fields)
+        stream.last_id = entry_id
+        if stream.entries_added < _COUNT_MAX:
+            stream.entries_added += 1
+        ids.append(entry_id)
+    return ids

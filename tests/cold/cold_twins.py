@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from streamd.base.filesystem import File, FileSystem
-from streamd.cold.files import SegmentFile, SegmentFiles
+from streamd.cold.files import SegmentFile
 from streamd.cold.store import ColdStore
 from streamd.connected.blocking import BLOCKED
 from streamd.data.records import ColumnsRecord
@@ -13,7 +13,7 @@ from streamd.resp.encoder import encode
 from streamd.resp.types import Sliced
 from streamd.stream.log.absent import Absent
 from streamd.stream.stream import Stream
-from tests.cold.cold_world import evict, move
+from tests.cold.cold_world import evict, move, segment_files
 from tests.session import Session
 
 # The stream that most commands are about has an entry in each tenth millisecond; a node takes five.
@@ -43,7 +43,7 @@ class Store(ColdStore):
     """
 
     def __init__(self, directory: str, limit_bytes: int = 1 << 24) -> None:
-        super().__init__(SegmentFiles(SlowDisk(), directory, "appendonly.aof"), limit_bytes)
+        super().__init__(segment_files(SlowDisk(), directory), limit_bytes)
         self.left: int | None = None
         self.asked = 0
 

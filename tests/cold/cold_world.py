@@ -13,11 +13,19 @@ from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment import Segment
 
 T = TypeVar("T")
+# What tests have opened, which tests/cold/conftest.py closes after each.
+OPENED: list[SegmentFiles] = []
+
+
+def segment_files(files: FileSystem, directory: str) -> SegmentFiles:
+    """Return the segment files of a directory, which must be there; they are closed after the test."""
+    OPENED.append(SegmentFiles(files, directory, "appendonly.aof"))
+    return OPENED[-1]
 
 
 def cold_store(directory: str, limit_bytes: int = 1 << 24, files: FileSystem | None = None) -> ColdStore:
     """Return a store over a directory, which must be there."""
-    return ColdStore(SegmentFiles(files or FileSystem(), directory, "appendonly.aof"), limit_bytes)
+    return ColdStore(segment_files(files or FileSystem(), directory), limit_bytes)
 
 
 def write_file(store: ColdStore, groups: list[list[Segment]], gaps: list[bool] | None = None) -> SegmentFile:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from streamd.base.filesystem import File, FileSystem
-from streamd.cold.files import SegmentFiles
 from streamd.cold.store import ColdStore
 from streamd.testing import EmbeddedServer
 from tests.cold.cold_server import evict, make_cold
+from tests.cold.cold_world import segment_files
 
 redis = pytest.importorskip("redis")
 ENTRIES = 10_000
@@ -57,7 +57,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
         engine = server._server.engine
 
         def begin() -> None:
-            engine.state.cold = ColdStore(SegmentFiles(SlowDisk(), str(tmp_path), "appendonly.aof"), 16 << 20)
+            engine.state.cold = ColdStore(segment_files(SlowDisk(), str(tmp_path)), 16 << 20)
 
         def cool() -> None:
             make_cold(engine, b"s")

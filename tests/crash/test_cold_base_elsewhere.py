@@ -48,7 +48,7 @@ def contents(directory: Path) -> dict[Path, bytes]:
 def test_redis_refuses_the_base_and_leaves_all_as_it_is(version: str, directory: Path):
     program, before = judge() if version == "8.10.2" else OLD_REDIS, contents(directory)
     options = f"--port {free_port()} --appendonly yes --aof-use-rdb-preamble no --dir {directory}"
-    done = subprocess.run([str(program), *options.split(), "--save", ""], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([str(program), *options.split(), "--save", ""], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "Unknown command 'STREAMCOLD' reading the append only file appendonly.aof.2.base.aof" in done.stdout
     assert contents(directory) == before
@@ -57,7 +57,7 @@ def test_redis_refuses_the_base_and_leaves_all_as_it_is(version: str, directory:
 @pytest.mark.skipif(OLD_CHECK is None, reason="there is no redis-check-aof 7.0.15")
 def test_redis_check_aof_calls_it_valid(directory: Path):
     manifest = directory / "appendonlydir/appendonly.aof.manifest"
-    done = subprocess.run([str(OLD_CHECK), str(manifest)], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([str(OLD_CHECK), str(manifest)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert "All AOF files and manifest are valid" in done.stdout
 

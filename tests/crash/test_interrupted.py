@@ -28,7 +28,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, seed):
             time.sleep(0.01)
         time.sleep(random.Random(seed).uniform(0, 1.5))
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
         assert process.returncode == 130, err
         assert err == "interrupted: the servers are killed, their directories removed\n"
         assert list(tmp_path.iterdir()) == []

@@ -32,7 +32,7 @@ def ports(tmp_path_factory):
 
 def answer_to(port: int, data: bytes, password: bool = False) -> bytes:
     """Return all that is answered until the connection ends; nothing: it waited for more."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall((b"AUTH pw\r\n" if password else b"") + data)
         client.shutdown(socket.SHUT_WR)
         answer = b""

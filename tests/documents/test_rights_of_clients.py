@@ -33,7 +33,7 @@ ROWS = {
     name.strip("` "): rules.replace("\\|", "|").split()
     for name, rules in re.findall(r"^\| (.+?) \| .*?`(.+)` \|$", SECTION, re.MULTILINE)
 }
-DEADLINE_S = 20
+DEADLINE_S = 60
 ON_STREAMD_ONLY = {"+xfilter"}
 
 

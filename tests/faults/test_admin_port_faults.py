@@ -21,11 +21,11 @@ def server() -> Iterator[EmbeddedServer]:
 
 
 def connect(server: EmbeddedServer) -> socket.socket:
-    return socket.create_connection(server._server.admin_addresses[0], timeout=20)
+    return socket.create_connection(server._server.admin_addresses[0], timeout=60)
 
 
 def ask(server: EmbeddedServer, path: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(*server._server.admin_addresses[0], timeout=20)
+    connection = http.client.HTTPConnection(*server._server.admin_addresses[0], timeout=60)
     connection.request("GET", path)
     answer = connection.getresponse()
     found = answer.status, answer.read()
@@ -97,9 +97,9 @@ def test_faults2_3_9_so_it_is_on_either_loop(tmp_path: Path, pure: bool):
     port = free_port()
     with ServerProcess(tmp_path, "--admin-port", str(port), pure=pure), ExitStack() as stack:
         for _ in range(2 * admin.CONNECTIONS_MAX):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         for path in (b"/healthz", b"/metrics"):
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
                 sock.sendall(b"GET %b HTTP/1.1\r\n\r\n" % path)
                 sock.shutdown(socket.SHUT_WR)
                 head, _, body = all_of(sock).partition(b"\r\n\r\n")

@@ -34,7 +34,7 @@ def ports(request: pytest.FixtureRequest, made: Certificates, tmp_path: Path) ->
 def version_at(tls_port: int, made: Certificates) -> str | None:
     context = ssl.create_default_context(cafile=str(made.ca))
     with (
-        socket.create_connection(("127.0.0.1", tls_port), timeout=20) as plain,
+        socket.create_connection(("127.0.0.1", tls_port), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as sock,
     ):
         return sock.version()
@@ -44,7 +44,7 @@ def test_faults2_4_4_the_last_of_two_changes_of_tls_options_in_one_pipeline_hold
     port, tls_port = ports
     for number, version in enumerate(["TLSv1.2", "TLSv1.3", "TLSv1.2"]):
         assert version_at(tls_port, made) == ("TLSv1.3", "TLSv1.2")[number % 2]
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
             first = ("optional", "no")[number % 2]
             sock.sendall(f"CONFIG SET tls-auth-clients {first}\r\nCONFIG SET tls-protocols {version}\r\n".encode())
             got = b""

@@ -40,7 +40,7 @@ class ServerProcess:
         """Ask the server to stop; return exit code, further output and errors."""
         if self.process.poll() is None:
             self.process.terminate()
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
 
     def __enter__(self) -> "ServerProcess":

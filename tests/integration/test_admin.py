@@ -30,7 +30,7 @@ def server(tmp_path: Path):
 
 
 def ask(server: EmbeddedServer, path: str, method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server._server.admin_addresses[0][1], timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server._server.admin_addresses[0][1], timeout=60)
     connection.request(method, path)
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -124,7 +124,7 @@ def test_a_scrape_of_100_000_streams_holds_nobody_up_for_5_ms():
     ],
 )
 def test_bad_requests_are_answered_or_left_alone(server, sent, status):
-    with socket.create_connection(server._server.admin_addresses[0], timeout=20) as sock:
+    with socket.create_connection(server._server.admin_addresses[0], timeout=60) as sock:
         for at in range(0, len(sent), 7):
             sock.sendall(sent[at : at + 7]) if len(sent) < 100 else None
         if len(sent) >= 100:
@@ -229,6 +229,6 @@ def test_a_server_serves_the_socket_that_was_opened_for_it(tmp_path: Path):
             assert sock.recv(100) == b"+PONG\r\n"
     finally:
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert [json.loads(line)["event"] for line in err.splitlines()] == ["ready"]

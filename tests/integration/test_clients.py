@@ -65,7 +65,7 @@ def test_redis_py_works_asynchronously(server: ServerProcess, protocol: int):
 def test_redis_cli_looks_at_a_stream(server: ServerProcess):
     def cli(*words: str) -> str:
         command = ["redis-cli", "-p", str(server.port), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
 
     cli("DEL", "seen")
     first = cli("XADD", "seen", "IDMP", "p", "i", "*", "f", "v")

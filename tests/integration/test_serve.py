@@ -50,7 +50,7 @@ def test_a_client_can_shut_the_server_down(tmp_path: Path):
     with socket.create_connection(("127.0.0.1", server.port)) as sock:
         sock.sendall(b"SHUTDOWN NOSAVE\r\n")
         assert sock.recv(100) == b""
-    assert server.process.wait(timeout=20) == 0
+    assert server.process.wait(timeout=60) == 0
     server.stop()
 
 
@@ -169,7 +169,7 @@ def test_a_server_that_nobody_listens_to_serves_and_stops(tmp_path: Path, redire
             assert sock.recv(100) == b"+PONG\r\n"
     finally:
         process.terminate()
-        err = process.communicate(timeout=20)[1]
+        err = process.communicate(timeout=60)[1]
     assert (process.returncode, err) == (0, "")
 
 
@@ -214,7 +214,7 @@ def test_a_signal_while_the_journal_is_loaded_stops_the_server_cleanly(tmp_path:
         sock.sendall(b"PING\r\n")
         assert sock.recv(100).startswith(b"-LOADING")
         process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "streamd stopped before it was ready\n", "")
 
 

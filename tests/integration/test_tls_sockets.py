@@ -47,7 +47,7 @@ def client_of(port: int, made: Certificates, **more: object) -> redis.Redis:
         "ssl_password": made.client_key_password,
         **more,
     }
-    return redis.Redis("localhost", port, ssl=True, socket_timeout=20, **options)  # type: ignore[arg-type]
+    return redis.Redis("localhost", port, ssl=True, socket_timeout=60, **options)  # type: ignore[arg-type]
 
 
 def context_of(made: Certificates) -> ssl.SSLContext:
@@ -58,7 +58,7 @@ def context_of(made: Certificates) -> ssl.SSLContext:
 
 def connect(port: int, made: Certificates) -> ssl.SSLSocket:
     """Return a connection after its handshake."""
-    plain = socket.create_connection(("127.0.0.1", port), timeout=20)
+    plain = socket.create_connection(("127.0.0.1", port), timeout=60)
     return context_of(made).wrap_socket(plain, server_hostname="localhost")
 
 
@@ -80,7 +80,7 @@ def test_redis_py_talks_tls_with_a_certificate_and_not_without(server: ServerPro
 
 
 def test_who_does_not_speak_tls_is_not_answered(server: ServerProcess, made: Certificates):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.sendall(b"PING\r\n")
         try:
             assert b"PONG" not in sock.recv(100)
@@ -148,7 +148,7 @@ def test_versions_before_1_2_are_not_spoken(server: ServerProcess, made: Certifi
     context = context_of(made)
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as plain, pytest.raises(ssl.SSLError):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as plain, pytest.raises(ssl.SSLError):
         context.wrap_socket(plain, server_hostname="localhost")
 
 

@@ -11,7 +11,7 @@ from streamd.testing import EmbeddedServer
 def test_what_came_while_a_client_waited_for_a_sync_is_executed_when_that_has_ended(tmp_path):
     with EmbeddedServer(appendonly=True, dir=str(tmp_path), appendfsync="everysec") as server:
         server._server.engine.cron = lambda: False  # type: ignore[method-assign]
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sock:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
             sock.sendall(b"SET k v\r\nWAITAOF 1 0 0\r\n")
             sock.sendall(b"GET k\r\n")
             expected = b"+OK\r\n*2\r\n:1\r\n:0\r\n$1\r\nv\r\n"

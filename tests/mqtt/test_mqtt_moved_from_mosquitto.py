@@ -30,7 +30,7 @@ FILES = ("mosquitto.passwords", "mosquitto.acl")
 PASSWORDS = {"d7": "seven", "d8": "eight", "backend": "back", "panel": "glass"}
 ADDRESS, PORTS = "192.0.2.7", ("1883", "8883")
 IN_FLIGHT_MAX = 20
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 def command_on_the_page() -> str:

@@ -16,10 +16,13 @@ from tests.connected import Host, encoded
 from tests.crash.state_dump import dump
 
 CLIENTS = 3
-# `%` becomes a number that counts up with each request, of as many digits as others, `#` one of as many as it needs.
+# `%` becomes a number that counts up with each request, of as many digits as others, `#` one of as many as it needs,
+# `@` its last digit, `&` a digit that three requests share.
 HEADS = [
     ["XADD", "s", "*"], ["XADD", "s", "*"], ["XADD", "s", "*"], ["xadd", "s", "*"], ["XADD", "t", "*"],
     ["XADD", "text", "*"], ["XADD", "new", "*"], ["XADD", "s:%", "*"], ["XADD", "s", "NOMKSTREAM", "*"],
+    ["XADD", "s:@", "*"], ["XADD", "s:@", "*"], ["XADD", "s:@", "MAXLEN", "~", "5", "*"],
+    ["XADD", "s:@", "IDMP", "p", "%", "*"], ["XADD", "s:&", "*"], ["XADD", "s:&", "MAXLEN", "~", "5", "*"],
     ["XADD", "s", "MAXLEN", "~", "5", "*"], ["XADD", "s", "MAXLEN", "9", "*"], ["XADD", "s", "MAXLEN", "%", "*"],
     ["XADD", "s", "MAXLEN", "~", "1", "LIMIT", "4", "*"], ["XADD", "s", "MAXLEN", "3", "DELREF", "*"],
     ["XADD", "s", "IDMP", "p", "%", "*"], ["XADD", "s", "IDMP", "p", "%", "*"], ["XADD", "s", "IDMP", "%", "iid", "*"],
@@ -37,7 +40,7 @@ KINDS = st.builds(lambda head, fields: [*head, *fields], st.sampled_from(HEADS),
 # Who waits sends nothing else: what stands behind it would be executed between two requests, or behind a pipeline.
 WAITS = st.sampled_from([
     ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], ["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"],
-    ["XREAD", "BLOCK", "0", "STREAMS", "t", "$"],
+    ["XREAD", "BLOCK", "0", "STREAMS", "t", "$"], ["XREAD", "BLOCK", "0", "STREAMS", "s:3", "$"],
 ])  # fmt: skip
 ASIDES = st.sampled_from([
     ["MONITOR"], ["PSUBSCRIBE", "*"], ["WATCH", "s"],
@@ -47,6 +50,8 @@ ASIDES = st.sampled_from([
     ["XTRIM", "s", "MAXLEN", "3"], ["XRANGE", "s", "-", "+"], ["XREVRANGE", "s", "+", "-", "COUNT", "2"],
     ["COPY", "s", "t", "REPLACE"], ["XREADGROUP", "GROUP", "g", "c", "COUNT", "3", "STREAMS", "s", ">"],
     ["CONFIG", "SET", "stream-node-max-entries", "7"], ["MULTI"], ["EXEC"], ["XSETID", "s", "8000000000000-1"],
+    ["WATCH", "s:4"], ["DEL", "s:1"], ["PEXPIRE", "s:2", "5"], ["XDEL", "s:5", "1700000000000-0"],
+    ["XADD", "s:6", "*", "g", "v"],
     ["XCFGSET", "s", "IDMP-MAXSIZE", "5"], ["CLIENT", "TRACKING", "ON", "BCAST"], ["SELECT", "1"], ["BGREWRITEAOF"],
 ])  # fmt: skip
 # (whose; 0 for that client's kind, or how many kinds further; how many; whether their numbers are those sent before;
@@ -82,7 +87,8 @@ TURNS = st.lists(
 
 
 def numbered(kind: list[str], number: int) -> list[bytes]:
-    return [word.replace("%", f"{number:03d}").replace("#", f"{number}").encode() for word in kind]
+    texts = {"%": f"{number:03d}", "#": f"{number}", "@": f"{number % 10}", "&": f"{number // 3 % 10}"}
+    return ["".join([texts.get(letter, letter) for letter in word]).encode() for word in kind]
 
 
 def nodes(value: object) -> Any:
@@ -266,6 +272,46 @@ def test_small_pipelines_of_several_clients_are_one_batch(batches, count):
     expected = outcome([kind], turns, False, "always", "")
     assert outcome([kind], turns, True, "always", "")[:-1] == expected[:-1]
     assert batches[-2:] == [count * CLIENTS] * 2
+
+
+LAST_ID = "18446744073709551615-18446744073709551615"
+
+
+@pytest.fixture
+def to_each(monkeypatch):
+    """How many requests each batch to several streams had."""
+    taken: list[int] = []
+    function = append_runs._append_to_each
+
+    def counted(*arguments: Any) -> int:
+        taken.append(function(*arguments))
+        return taken[-1]
+
+    monkeypatch.setattr(append_runs, "_append_to_each", counted)
+    return taken
+
+
+@pytest.mark.parametrize(("aside", "some"), [
+    (["PING"], 36), (["WATCH", "s:4"], 36), (["CLIENT", "TRACKING", "ON", "BCAST"], None), (["MONITOR"], None),
+    (["XREAD", "BLOCK", "0", "STREAMS", "s:3", "$"], 0), (["PEXPIRE", "s:2", "5"], 0), (["PEXPIRE", "s:2", "9999"], 0),
+    (["SET", "s:6", "text"], 0), (["DEL", "s:7"], 0), (["XSETID", "s:5", LAST_ID], 7),
+    (["XSETID", "s:5", "1700000000000-9"], 36), (["XTRIM", "s:8", "MAXLEN", "0"], 36),
+    (["CONFIG", "SET", "notify-keyspace-events", "KEA"], None),
+])  # fmt: skip
+@pytest.mark.parametrize("fields", [["f", "%"], ["f", "same", "g", "%"], ["%", "v"]])
+@pytest.mark.parametrize("policy", [None, "always"])
+@pytest.mark.parametrize("rules", ["", "+@all ~s:*", "+@all ~s:1 ~s:2"])
+def test_requests_to_several_streams_are_one_batch(to_each, aside, some, fields, policy, rules):
+    kind = ["XADD", "s:@", "*", *fields]
+    who = CLIENTS if "BLOCK" in aside else 0
+    warm = [([], [(client, 0, 12, False, 0) for client in range(CLIENTS)])]
+    turns = [*warm, ([(who, aside)], warm[0][1]), *warm, ([(0, ["MULTI"])], []), ([(0, ["EXEC"])], [])]
+    expected = outcome([kind], turns, False, policy, rules)
+    assert to_each == []
+    seen = outcome([kind], turns, True, policy, rules)
+    assert seen[:-1] == expected[:-1]
+    if some is not None and rules != "+@all ~s:1 ~s:2":
+        assert to_each[3] == some
 
 
 @pytest.mark.parametrize(("command", "is_shared", "count", "rows"), [

@@ -177,7 +177,7 @@ class Raw:
     """A connection that sends inline requests."""
 
     def __init__(self, server, *first):
-        self.sock = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        self.sock = socket.create_connection(("127.0.0.1", server.port), timeout=60)
         self.data = b""
         for line in first:
             assert not isinstance(self.ask(line), Error)

@@ -60,7 +60,7 @@ class Machines:
                 assert rest[at + 1] == "6379"
                 rest[at : at + 2] = ["127.0.0.1", str(self.servers[word].port)]
         command = ["redis-cli", "-h", "127.0.0.1", "-p", str(port), *rest]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout
 
 

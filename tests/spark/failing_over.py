@@ -23,7 +23,7 @@ class Node:
         self.place.mkdir(parents=True, exist_ok=True)
         self.command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.place]
         self.command += ["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes", *options]
-        self.client = redis.Redis(port=self.port, socket_timeout=20)
+        self.client = redis.Redis(port=self.port, socket_timeout=60)
         self.start()
 
     def start(self) -> None:

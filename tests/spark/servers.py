@@ -54,7 +54,7 @@ def redis_server(*options: str, port: int | None = None, program: str = "") -> I
         yield port
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def client(port: int) -> redis.Redis:

@@ -246,7 +246,7 @@ def test_a_killed_server_comes_back_from_its_journal(point: str, identity: str, 
     with connected(first.port) as client:
         World(client, IDENTITIES[identity], lambda **_: None).die()
     first.process.send_signal(signal.SIGKILL)
-    first.process.communicate(timeout=20)
+    first.process.communicate(timeout=60)
     with ServerProcess(tmp_path, *journal) as second, connected(second.port) as client:
         assert client.xlen("s") > 0
         World(client, IDENTITIES[identity], lambda **_: None).write(attempt=1)

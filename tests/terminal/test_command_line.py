@@ -113,7 +113,7 @@ def test_ctrl_c_is_a_clean_end(client, url, words):
         while not client.keys("streamd-bench:*"):
             pass
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
     assert client.keys() == ["orders"]
 

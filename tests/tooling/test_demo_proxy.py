@@ -71,13 +71,13 @@ def proxy(server):
 
 def test_each_connection_works_until_its_third_request_and_is_then_cut_as_planned(server, proxy):
     for kind in KINDS:
-        with closing(socket.create_connection(("127.0.0.1", proxy.port), timeout=10)) as client:
+        with closing(socket.create_connection(("127.0.0.1", proxy.port), timeout=60)) as client:
             for _ in range(2):
                 client.sendall(REQUEST)
                 assert client.recv(4096) == REPLY
             client.sendall(REQUEST)
             rest = receive_all(client)
-        assert server.closed.acquire(timeout=10)
+        assert server.closed.acquire(timeout=60)
 
         assert rest == (REPLY[:5] if kind == REPLY_TORN else b"")
         assert server.received.pop() == REQUEST * 2 + (REQUEST[:4] if kind == REQUEST_TORN else REQUEST)
@@ -90,6 +90,6 @@ def test_a_server_that_is_gone_means_a_cut_connection():
         port = gone.getsockname()[1]
     proxy = CuttingProxy(port)
     proxy.start()
-    with closing(socket.create_connection(("127.0.0.1", proxy.port), timeout=10)) as client:
+    with closing(socket.create_connection(("127.0.0.1", proxy.port), timeout=60)) as client:
         assert receive_all(client) == b""
     proxy.stop()

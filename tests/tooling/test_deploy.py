@@ -46,7 +46,7 @@ def metrics_of_a_gateway() -> set[str]:
         lasting = {Property.SESSION_EXPIRY_INTERVAL: 60}
         # So that there are samples of listeners and of applications.
         stack.enter_context(one.client("c", properties=lasting)).subscribe("#")
-        reply = stack.enter_context(urlopen(f"http://127.0.0.1:{one.ports['metrics']}/metrics", timeout=20))
+        reply = stack.enter_context(urlopen(f"http://127.0.0.1:{one.ports['metrics']}/metrics", timeout=60))
         text = reply.read().decode()
     return set(re.findall(r"^(\w+)", text, re.MULTILINE))
 

@@ -14,7 +14,7 @@ from tests.topics.replays import by_pair, replay
 
 def client_at(port: int) -> redis.Redis:
     """Return a client that does not try again by itself."""
-    return redis.Redis(port=port, retry=Retry(NoBackoff(), 0), socket_timeout=20)
+    return redis.Redis(port=port, retry=Retry(NoBackoff(), 0), socket_timeout=60)
 
 
 def publish_all(port: int, log_name: str, publisher: str, topics: int, count: int, batch: int = 25) -> int:

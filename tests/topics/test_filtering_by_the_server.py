@@ -35,6 +35,17 @@ def test_the_server_filters_where_it_can_and_the_reader_where_it_cannot(client):
     assert sorted(one.place for one in shared) == sorted(one.place for one in entries)
 
 
+@pytest.mark.interpreted(reason="the time of a search is replaced")
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_search_whose_time_is_up_at_a_matching_entry_is_not_the_end(client, monkeypatch, every):
+    monkeypatch.setattr("streamd.commands.stream.filter_words.SEARCH_SLICE_US", 0)
+    log = TopicLog.create(client, "telemetry", shards=1)
+    log.publish_many([("wanted" if at % every == 0 else "other", b"%d" % at) for at in range(400)])
+    entries, _, state = log.next(log.iterator("wanted/#"), 1_000)
+    assert [int(entry.payload) for entry in entries] == [*range(0, 400, every)]
+    assert state == "live"
+
+
 def test_a_start_that_is_a_time_is_come_to_by_the_reader_and_what_follows_by_the_server(client):
     log = TopicLog.create(client, "telemetry", shards=2)
     log.publish_many([(f"devices/d{at % 9}/k", b"%d" % at) for at in range(200)])

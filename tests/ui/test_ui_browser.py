@@ -82,7 +82,7 @@ def browser(request) -> Iterator[Browser]:
         session.call("DELETE", "")
     finally:
         driver.terminate()
-        driver.communicate(timeout=10)
+        driver.communicate(timeout=60)
 
 
 @pytest.fixture

@@ -43,11 +43,11 @@ def test_the_page_says_where_it_is_serves_and_ends_cleanly_at_a_signal(streamd_p
         said = banner(process)
         address = re.search(r"open +(http://127\.0\.0\.1:\d+/)", said)[1]
         assert "token" not in said
-        with urllib.request.urlopen(address, timeout=10) as reply:
+        with urllib.request.urlopen(address, timeout=60) as reply:
             assert b"<h1>Overview</h1>" in reply.read()
             assert "server" not in {name.lower() for name in reply.headers}
         process.send_signal(number)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "")
     finally:
         process.kill()
@@ -65,9 +65,9 @@ def test_where_others_can_reach_it_a_token_is_made_and_printed_or_taken_from_a_v
             assert "a-token" not in said
             request = urllib.request.Request(f"http://127.0.0.1:{port}/")
             with pytest.raises(urllib.error.HTTPError, match="401"):
-                urllib.request.urlopen(request, timeout=10)
+                urllib.request.urlopen(request, timeout=60)
             request.add_header("Authorization", f"Bearer {token}")
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 assert reply.status == 200
         finally:
             process.kill()

@@ -221,13 +221,15 @@ class _Cursor:
             if page.scanned_to is None:
                 self.scanned += len(entries)
                 more |= before != END and len(entries) >= page.count
-            elif before < page.scanned_to[shard]:
-                before = page.scanned_to[shard]
-                self.scanned += SCANNED_PER_SLICE
-                # Entries that came after this call began do not count: under a steady load there are always more.
-                more |= before != END and before[0] <= self.began_ms
             else:
-                more |= before != END and len(entries) >= page.count
+                if before < page.scanned_to[shard]:
+                    before = page.scanned_to[shard]
+                    self.scanned += SCANNED_PER_SLICE
+                # A search has come to its end when it passes nothing more; with its time up it may stop at any entry, a
+                # matching one too. Entries that came after this call began do not count: under a steady load there are
+                # always more.
+                passed_any = before > self.at[shard] and before[0] <= self.began_ms
+                more |= before != END and (passed_any or len(entries) >= page.count)
             candidates.append(mine)
             ends[shard] = before
         passed = 0

@@ -12,7 +12,7 @@ from streamd.clients.mqtt.access import FileFault, PasswordChecks, Passwords, To
 from streamd.clients.mqtt.access.passwords import ITERATIONS_MAX, Secret
 
 SALT = b"123456789012"
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 def base(data):

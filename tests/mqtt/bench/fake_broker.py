@@ -12,7 +12,7 @@ from streamd.clients.mqtt.codec.encoding import encode
 from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Packet
 from streamd.clients.mqtt.codec.properties import Property
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @dataclass

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-WAIT_S = 20
+WAIT_S = 60
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def mosquitto(directory: Path) -> Iterator[Broker]:
     """Start mosquitto 2.0.11; skips where it is not installed."""
     if PROGRAM is None:
         pytest.skip("mosquitto is not installed")
-    said = subprocess.run([PROGRAM, "-h"], capture_output=True, text=True, timeout=20).stdout
+    said = subprocess.run([PROGRAM, "-h"], capture_output=True, text=True, timeout=60).stdout
     if WITNESS not in said.split():
         pytest.skip(f"the deviations that are listed are those of mosquitto {WITNESS}")
     port, ws_port = free_port(), free_port()

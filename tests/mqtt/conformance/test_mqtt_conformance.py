@@ -16,7 +16,7 @@ from tests.mqtt.conformance.untested import BY_EVERY_PACKET, WITHOUT_A_TEST
 THREADS_MAX = 80  # each waits nearly all of the time
 
 
-DEADLINE_S = 10.0  # for an answer that has to come; a broker that is well needs a thousandth of it
+DEADLINE_S = 60  # for an answer that has to come; a broker that is well needs a thousandth of it
 DEADLINE_OF_A_DEVIATION_S = 1.0
 
 

@@ -14,7 +14,7 @@ from streamd.clients.mqtt.listening import Listeners, start
 from streamd.clients.mqtt.store.logs import LogSettings
 from streamd.clients.mqtt.store.records import Pointer, data_key, pointer_key
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Running:

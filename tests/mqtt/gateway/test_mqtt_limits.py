@@ -327,7 +327,7 @@ def test_what_waits_behind_connect_is_bounded(streamd_store):
             device.send(p.Connect(5, "device", True))
             for number in range(60):
                 device.send(p.Publish(b"t", bytes(500_000), 1, packet_id=number + 1))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not gateway.paused:
                     await asyncio.sleep(0)
             (connection,) = gateway.paused

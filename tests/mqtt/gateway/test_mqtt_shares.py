@@ -48,7 +48,7 @@ async def collect(devices, count):
             mine.append((await device.receive()).payload)
 
     tasks = [asyncio.ensure_future(read(one, mine)) for one, mine in zip(devices, got, strict=True)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(map(len, got)) < count:
             for one in tasks:
                 assert not one.done(), one.exception()
@@ -149,7 +149,7 @@ def test_a_group_keeps_its_position_until_the_session_of_its_last_member_ends(st
             assert Counter(got) == numbers(10, 10)
             await device.disconnect(properties={Property.SESSION_EXPIRY_INTERVAL: 0})
             await publish_many(publisher, 5, first=20)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await gateway.link.demand(("EXISTS", "mqtt:shares")) != [0]:
                     await asyncio.sleep(0)
             device = await member(gateway, "device", subscribe=mode(how))

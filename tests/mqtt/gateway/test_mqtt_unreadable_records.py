@@ -36,7 +36,7 @@ def test_a_record_that_cannot_be_read_keeps_no_other_session_from_its_end(stream
             await device.disconnect()
             await client.hset(await data_key_of(client, "d"), "ends_ms", 2)
             await client.zadd(INDEX, {"d": 2})
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await client.exists(pointer_key("d")):
                     await asyncio.sleep(0)
 

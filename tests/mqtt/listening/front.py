@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from streamd.clients.mqtt.listening import Listeners, Listening, start
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 Result = TypeVar("Result")
 Main = Callable[[], Coroutine[None, None, None]]
 

@@ -42,7 +42,7 @@ def test_each_name_that_mosquitto_has_is_there(running: Gateway, tmp_path: Path)
     try:
         assert Mosquitto(process, port).wait_for(" running")
         words = ["mosquitto_sub", "-p", str(port), "-t", "$SYS/#", "-v", "-W", "3"]
-        said = subprocess.run(words, capture_output=True, text=True, timeout=20).stdout
+        said = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
     finally:
         process.kill()
         process.wait(20)

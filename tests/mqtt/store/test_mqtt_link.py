@@ -76,7 +76,7 @@ async def publish_through(port, cuts, count, with_note):
         publishing.publish(
             Publication(log, publisher, fields, publishing.own_producer, publishing.own_name(), awaiting, stored)
         )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await done
     entries = [one for key in log.keys for one in await client.xrange(key)]
     by_publisher = {}
