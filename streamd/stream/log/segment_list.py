@@ -152,7 +152,7 @@ class SegmentList:
                     if 2 * self.delete_at(index, position) < segment.count:
                         self.shrink(index)
                 continue
-            behind = bisect_right(ids, last_id, at)
+            behind = bisect_right(ids, last_id, at, min(at + segment.count, wanted))
             if there := self._delete_in(index, ids[at:behind]):
                 deleted += there
                 self.shrink(index)
@@ -165,15 +165,12 @@ class SegmentList:
         if segment.live is None:
             low = segment.position(ids[0])
             high = low + len(ids)
-            if high <= segment.count and [*segment.ids(low, high)] == ids:
+            if segment.position(ids[-1]) == high - 1 and [*segment.ids(low, high)] == ids:
                 self.delete(index, low, high)
                 return ids
-        deleted = []
-        for entry_id in ids:
-            position = self.segments[index].find(entry_id)
-            if position >= 0:
-                self.delete_at(index, position)
-                deleted.append(entry_id)
+        segment = self._to_change(index)
+        deleted = segment.delete_ids(ids)
+        self.live_count -= len(deleted)
         return deleted
 
     def shrink(self, index: int) -> None:
