@@ -75,7 +75,8 @@ class Engine:
         self.calls = Calls(self.state, self.commands)
         self.careful = Careful(self.state, self.commands, self.calls)
         self.whole_transactions = WholeTransactions(self.commands, self.calls)
-        self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
+        nobody = Context(self.state, self, NOBODY)
+        self.gathering = Gathering(nobody, self.calls, self.run, self._end_units, self.serve_and_resume)
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.absences = Absences(
             self.state, self.calls, self.unblock, self.serve, self._resume, lambda: self.want_turn()
@@ -181,6 +182,8 @@ class Engine:
                         then_ns = calls.now_ns
                         if state.records:
                             self._end_units((client,))
+                        if state.blocked.ready:
+                            self._serve_ready()
                         if at >= look and then_ns - started_ns >= TURN_US * 1000:
                             break
                         continue

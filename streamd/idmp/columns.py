@@ -18,8 +18,8 @@ def find(
     producer has no indexed window.
     """
     first = indexed.get(pids[0])
-    if first is None:
-        return None
+    if first is None or iids[0] not in first.entries:
+        return None  # at once: mostly all are new
     if pids.count(pids[0]) == len(pids):
         known = [*map(first.entries.get, iids)]
     else:

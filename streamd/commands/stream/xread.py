@@ -50,7 +50,9 @@ def xread(context: Context, args: list[bytes]) -> Reply:
     if options.block_ms is None:
         return NULL_ARRAY
     attempt = _Attempt(context, options, after)
-    return context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY)
+    # (For several keys another one may hold no stream by then, which is an error.)
+    least_id = after[0] + 1 if len(after) == 1 and after[0] is not None else 0
+    return context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY, least_id=least_id)
 
 
 class _Attempt:
