@@ -52,7 +52,7 @@ class PendingEntries(PendingByAge):
 
     Shape: chunks of at most CHUNK_ENTRIES_MAX entries with disjoint ranges of IDs. A delivered batch becomes a chunk as
     it is, so reading costs no work per entry, and acknowledging a batch removes a slice; entries that were claimed one
-    by one cost a chunk its uniform columns. IDs are packed: at once where they come from segments, and else when the next
+    by one cost a chunk its uniform columns. IDs are packed: at once if they come from segments, else when the next
     chunk begins.
 
     nacked: the entries that were released and have no owner, in the order of their release.
