@@ -3,8 +3,10 @@
 from statistics import median
 from typing import Any, Final
 
+from scripts.newest_redis import VERSION
+
 # Servers in the order of the columns, and what they are called.
-SERVERS: Final = {"streamd": "pure", "compiled": "compiled", "newest-redis": "Redis 8.10.2"}
+SERVERS: Final = {"streamd": "pure", "compiled": "compiled", "newest-redis": f"Redis {VERSION}"}
 # Of the XADDs with idempotent IDs: at most so many per cent below a plain one; RSS at most so many per cent above.
 BELOW_PERCENT_MAX: Final = {"IDMP": 5.0, "IDMPAUTO": 5.2}
 RSS_PERCENT_MAX: Final = 1.4
@@ -17,10 +19,10 @@ Ways = dict[str, dict[str, float]]
 def proposal(found: dict[str, Any]) -> str:
     """Return the tables of the proposal's measurement: of each size, of all, and of memory."""
     about, sizes = found["about"], found["sizes"]
-    lines = [
-        f"`python -m bench.proposal` of {about['date']}, Python {about['python']}, {about['cpus']} cores, load"
-        f" {about['load']} behind; {about['operations']:,} requests in each of {about['runs']} runs:",
-    ]
+    head = f"`python -m bench.proposal` of {about['date']}, Python {about['python']}, {about['cpus']} cores"
+    if sizes:
+        head += f", load {about['load']} behind; {about['operations']:,} requests in each of {about['runs']} runs"
+    lines = [f"{head}:"]
     if sizes:
         ways = list(next(iter(next(iter(sizes.values())).values())))
         lines += ["", f"| value | server | {' | '.join(ways)} |", "|---" * (2 + len(ways)) + "|"]

@@ -40,7 +40,7 @@ from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
 from streamd.resp.template import RequestRows
-from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
+from streamd.resp.types import NO_REPLY, Parts, Raw, Reply, Sliced
 from streamd.stream.log.absent import Absent
 
 
@@ -375,7 +375,10 @@ class Engine:
         assert isinstance(client, Context)
         self.state.blocked.remove(waiter)
         if reply is not NO_REPLY and (client.reply_mode == "on" or client.wants_reply()):
-            self.state.guard(client, "the reply at the end of a wait", client.reply, reply)
+            if type(reply) is Raw and client.unfinished is None:
+                client.out.append(reply.data)  # as `reply` does
+            else:
+                self.state.guard(client, "the reply at the end of a wait", client.reply, reply)
         self.state.wants_flush(client)
         self._resumed.append(client)
 

@@ -4,7 +4,8 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
-from streamd.commands.stream.options import PLAIN_ID_BYTES_MAX, ReadOptions, parse_read_options, stream_keys
+from streamd.commands.stream.id_lists import PLAIN_ID_BYTES_MAX
+from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.connected.blocking import BLOCKED
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
@@ -62,7 +63,7 @@ class _Attempt:
     half of the work for each.
     """
 
-    __slots__ = ("after", "context", "options", "question")
+    __slots__ = ("after", "context", "is_plain", "options", "question")
 
     def __init__(self, context: Context, options: ReadOptions, after: list[int | None]) -> None:
         self.context = context
@@ -71,6 +72,7 @@ class _Attempt:
         # Everything that the reply depends on except the database.
         limits = options.count, options.count_max, options.bytes_max
         self.question = context.client.protocol, *options.keys, *after, *limits
+        self.is_plain = len(after) == 1 and not (options.count_max or options.bytes_max)
 
     def __call__(self) -> Reply:
         ready = self.context.state.blocked.serving
@@ -95,6 +97,15 @@ class _Attempt:
 
         Raises: WrongType, if one of the keys is no stream any more. (That ends no wait by itself, as in Redis.)
         """
+        db, key, after_id = self.context.db, self.options.keys[0], self.after[0]
+        stream = db.values.get(key)
+        if self.is_plain and after_id is not None and type(stream) is Stream and key not in db.expires_ms:
+            # (Mostly one entry has come. This takes a third of the time.)
+            parts = stream.log.newest(after_id + 1, self.options.count or 0)
+            if parts:
+                db.hits += 1
+                db.touched[key] = db.time.s
+                return Pairs([(key, Parts(parts))])
         reply = _read(self.context, self.options, self.after)
         return BLOCKED if reply is None else reply
 

@@ -23,7 +23,7 @@ from streamd.stream.wire.entry_encoder import (
     weave_same_fields,
 )
 from streamd.stream.wire.entry_writer import WRITES, write
-from streamd.stream.wire.packed_numbers import index_of, lower_bound, pack, unpacked, view
+from streamd.stream.wire.packed_numbers import index_of, lower_bound, number_at, pack, unpacked, view
 
 try:
     from lz4.block import decompress
@@ -335,6 +335,15 @@ class Segment:
         if self.seqs is None:
             return ids_behind((ms - ms % 1000 << 64) + (first & SEQ_MAX), stamps)
         return ids_of(sums(ms - ms % 1000, stamps), view(self.seqs, count)[low:high])
+
+    def id_at(self, position: int) -> int:
+        """Return the ID of the entry at a position."""
+        stamps, seqs, ms = self.stamps, self.seqs, self.first_id >> 64
+        if seqs is None and stamps is None:
+            return self.first_id + position
+        if stamps is not None:
+            ms += number_at(stamps, self.count, position) - ms % 1000
+        return (ms << 64) + (self.first_id & SEQ_MAX if seqs is None else number_at(seqs, self.count, position))
 
     def entries(self, low: int, high: int) -> list[list[bytes]]:
         """Return the fields and values of the entries at positions from `low` to before `high`, a new list each."""
