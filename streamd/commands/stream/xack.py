@@ -1,14 +1,16 @@
 """XACK: acknowledge entries of a consumer group."""
 
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
+from streamd.base.errors import InvalidStreamId
 from streamd.catalog import Batch, Context, command
-from streamd.catalog.applying import Applying, applies
+from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.commands.stream.group_effects import find_group, record_removed
 from streamd.commands.stream.id_lists import parse_columns
 from streamd.commands.stream.options import parse_ids, parse_run
-from streamd.resp.template import Requests
+from streamd.resp.template import Column, Requests
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import parse_id
 from streamd.stream.id_parts import ids_of_columns
@@ -94,3 +96,20 @@ def apply_acknowledgement(applying: Applying, words: list[bytes]) -> None:
     """Take entries from the pending ones."""
     _, group = applying.group(words[1], words[2])
     group.pending.remove_many(parse_ids(words[3:]))
+
+
+def apply_acknowledgements(applying: Applying, places: Sequence[Column], count: int) -> bool:
+    """Take so many entries from a group's pending ones, one for each record, given by the places of the records' words;
+    return whether that was done: of other records none is applied.
+    """
+    words = [place if isinstance(place, bytes) else place[0] for place in places]
+    if words[0] != b"XACK" or len(words) != 4 or isinstance(places[3], bytes):
+        return False
+    for word, place in zip(words[:3], places[:3], strict=True):
+        if not isinstance(place, bytes) and place.count(word) != count:
+            return False
+    try:
+        apply_acknowledgement(applying, [*words[:3], *places[3]])
+    except (CannotApply, InvalidStreamId):
+        return False  # it will be refused
+    return True
