@@ -39,8 +39,8 @@ WAYS = (
     ),
     Way(
         "note a record",
-        ("State.record", "_add_one", "_append_entries", "_append_rows", "_put", "del_", "record_owned",
-         "record_removed", "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
+        ("State.record", "_add_one", "_append_entries", "_append_rows", "_append_to_each", "_put", "del_",
+         "record_owned", "record_removed", "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
         calling=r"\brecords(\.append\((\(|ColumnsRecord)| \+= (\[|rows))",
     ),
     Way(

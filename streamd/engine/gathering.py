@@ -48,14 +48,16 @@ class Gathering:
         calls: Calls,
         run: Callable[[Context, list[list[bytes]]], None],
         end_units: Callable[[Iterable[Client]], None],
+        serve: Callable[[], None],
     ) -> None:
         """collector: takes the replies of a batch. run: executes requests as if they had not been gathered. end_units:
-        hands over to the journal the changes of a batch of some clients' requests.
+        hands over to the journal the changes of a batch of some clients' requests. serve: serves waiters of ready keys.
         """
         self._state = collector.state
         self._calls = calls
         self._run = run
         self._end_units = end_units
+        self._serve = serve
         self._clients: list[Context] = []
         self._parts: list[Sent] = []  # the requests of each client
         self._firsts: list[list[bytes]] = []  # the first request of each part, or the words that all of it share
@@ -243,4 +245,6 @@ class Gathering:
                 to_flush.append(client)
         if state.records is not None and clients:
             self._end_units(clients)
+        if state.blocked.ready:
+            self._serve()
         return taken

@@ -50,26 +50,41 @@ def idmpauto_iid(fields: Sequence[bytes], start: int = 0) -> bytes:
 def idmpauto_iids(names: tuple[bytes, ...], values: Sequence[bytes]) -> Sequence[bytes]:
     """Return the iid of each of several entries with these fields; `values`: one entry's behind the other's.
 
-    With one field, five operations on long integers mix all entries together, which takes half the time.
+    A field's digests stand side by side in one long integer. So a few operations mix the pairs of all entries together:
+    with one field that takes half the time, with five a quarter.
     """
-    width, count = len(names), len(values)
-    if width > 1:
-        columns = [column for at, name in enumerate(names) for column in ([name] * (count // width), values[at::width])]
-        return [_iid_of_pairs(fields, 0) for fields in zip(*columns, strict=True)]
+    width = len(names)
+    count = len(values) // width
     if count > _LANES_MAX:
-        parts = [values[at : at + _LANES_MAX] for at in range(0, count, _LANES_MAX)]
+        parts = [values[at : at + width * _LANES_MAX] for at in range(0, len(values), width * _LANES_MAX)]
         return [iid for part in parts for iid in idmpauto_iids(names, part)]
-    field = names[0]
-    if len(field) > 255 or len(values[0]) + len(values[-1]) > _JOIN_BYTES_MAX:  # by a look at two
-        return [idmpauto_iid((field, value)) for value in values]
-    head = field + _LENGTHS[len(field)]
-    digests = [xxh3_128_digest(head + value) for value in values]
-    digests.reverse()  # the first one in the lowest bits
-    together = _int(b"".join(digests), "big")
     all_low, all_lowest, all_others, split = _lanes(count)
-    swapped = together >> 64 & all_low | (together & all_low) << 64
-    mixed = together ^ (swapped << 1 & all_others | swapped >> 63 & all_lowest)
+    if width == 1:
+        xor = sums = _digests(names[0], values)
+    else:
+        # Sums have the lower half of 128 bits, in which those of up to 2**64 pairs do not run over into the next lane.
+        sum_low = sum_high = xor = 0
+        for place, field in enumerate(names):
+            digests = _digests(field, values[place::width])
+            sum_low += digests & all_low
+            sum_high += digests >> 64 & all_low
+            xor ^= digests
+        sums = sum_low & all_low | (sum_high & all_low) << 64
+    swapped = xor >> 64 & all_low | (xor & all_low) << 64
+    mixed = sums ^ (swapped << 1 & all_others | swapped >> 63 & all_lowest)
     return split(mixed.to_bytes(16 * count, "little"))
+
+
+def _digests(field: bytes, values: Sequence[bytes]) -> int:
+    """Return the digests of the pairs of a field and each value side by side, the first one in the lowest bits."""
+    length = len(field)
+    if length > 255 or len(values[0]) + len(values[-1]) > _JOIN_BYTES_MAX:  # by a look at two
+        digests = [_long_pair_digest(field, value) for value in values]
+    else:
+        head = field + _LENGTHS[length]
+        digests = [xxh3_128_digest(head + value) for value in values]
+    digests.reverse()
+    return _int(b"".join(digests), "big")
 
 
 # So many entries are mixed together.

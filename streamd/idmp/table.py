@@ -212,9 +212,18 @@ class IdmpTable(Windows):
         return True
 
     def known_columns(self, pids: Sequence[bytes], iids: Sequence[bytes], now_ms: int) -> list[int] | None:
-        """Return the IDs of the entries that some (pid, iid) made, as `lookup` does; None unless all are remembered in
-        indexed windows, as for a batch that is sent again.
+        """Return the IDs of the entries that some (pid, iid) made, as `lookup` does; None unless all are remembered, as
+        for a batch that is sent again: in indexed windows, or few iids of one producer in any.
         """
+        pid = pids[0]
+        if iids[0] in iids[1:_LOOKED_AT] and pids.count(pid) == len(pids):
+            known: dict[bytes, int] = {}
+            for iid in {*iids}:
+                known_id = self.lookup(pid, iid, now_ms)
+                if known_id is None:
+                    return None
+                known[iid] = known_id
+            return [*map(known.__getitem__, iids)]
         return find(self._indexed, pids, iids, now_ms - self.duration_s * 1000)
 
     def lookup_or_record_columns(

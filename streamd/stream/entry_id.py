@@ -125,7 +125,7 @@ def consecutive_ids(first_id: int, count: int) -> list[int]:
     return [*accumulate(repeat(1, count - 1), initial=first_id)]
 
 
-_NUMBERS: Final = [b"%d" % number for number in range(1000)]
+NUMBERS: Final = [b"%d" % number for number in range(1000)]
 _THREE_DIGITS: Final = [b"%03d" % number for number in range(1000)]
 
 
@@ -143,7 +143,7 @@ def consecutive_parts(entry_id: int, count: int) -> Iterator[tuple[bytes, Sequen
             yield b"%d-%d" % (ms, thousands), _THREE_DIGITS[rest : rest + same]
         else:
             same = min(count, (10 if rest < 10 else 100 if rest < 100 else 1000) - rest)
-            yield b"%d-" % ms, _NUMBERS[rest : rest + same]
+            yield b"%d-" % ms, NUMBERS[rest : rest + same]
         seq += same
         count -= same
 

@@ -31,12 +31,22 @@ def test_every_value_comes_back_after_any_history(history):
         for value in db.values.values():
             for group in (value.groups or {}).values() if isinstance(value, Stream) else ():
                 group.wanted = None  # Redis has no filters
-    before = dump(engine)
+    before = without_times(dump(engine))
     for db in engine.state.keyspace:
         for key in list(db.keys()):
             value = value_in(payload_of(db.values[key]), new_stream)
             db.place(key, value, db.expires_ms.get(key))
-    assert dump(engine) == before
+    assert without_times(dump(engine)) == before
+
+
+def without_times(values):
+    """Return what was dumped without the times of iids recorded ahead of the clock, which Redis's form does not have:
+    the age of such an iid is that of its entry's ID from then on.
+    """
+    for _, _, value in values.values():
+        if isinstance(value, dict) and "iids" in value:
+            value["iids"] = [one[:3] for one in value["iids"]]
+    return values
 
 
 def changed(body: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streamd.base.clock import ManualClock
+from streamd.base.collector import THRESHOLDS
 from streamd.base.limits import AUTHENTICATED
 from streamd.engine.engine import Engine
 from streamd.resp.fast_decoder import HIREDIS_BYTES_MIN, FastDecoder
@@ -28,7 +29,7 @@ def collector_as_in_a_server() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(*THRESHOLDS)
     yield
     gc.set_threshold(*before)
     gc.unfreeze()

@@ -6,9 +6,12 @@ from typing import Final
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import find_group, record_removed
+from streamd.commands.stream.id_lists import parse_columns
 from streamd.commands.stream.options import parse_ids, parse_run
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply
+from streamd.stream.entry_id import parse_id
+from streamd.stream.id_parts import ids_of_columns
 from streamd.stream.stream import Stream
 
 
@@ -66,10 +69,18 @@ def xack(context: Context, args: list[bytes]) -> Reply:
     found = find_group(context, key, group_name)
     if found is None:
         return 0
-    ids = parse_ids(args[3:])
-
     pending = found[1].pending
-    removed = pending.remove_many(ids) if len(ids) > 1 else [*compress(ids, pending.remove_each(ids))]
+    columns = parse_columns(args[3:])
+    if columns is None:
+        ids = [parse_id(word) for word in args[3:]]
+        removed = [*compress(ids, pending.remove_each(ids))]
+    else:
+        done = pending.remove_leading(*columns)
+        if done == len(args) - 3 and context.state.records is None:
+            context.state.dirty += done
+            return done
+        ids = ids_of_columns(*columns)
+        removed = [*ids[:done], *compress(ids[done:], pending.remove_each(ids[done:]))]
 
     if removed:
         record_removed(context, key, group_name, removed)

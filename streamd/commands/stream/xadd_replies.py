@@ -1,9 +1,11 @@
 """Replies of many XADDs: entry IDs as bulk strings."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
-from streamd.stream.entry_id import SEQ_MAX, consecutive_parts
-from streamd.stream.id_parts import runs_of
+from streamd.stream.entry_id import NUMBERS, SEQ_MAX, consecutive_parts
+from streamd.stream.id_parts import parts_of, runs_of
 
 
 def consecutive_replies(entry_id: int, count: int) -> bytes:
@@ -23,11 +25,40 @@ def reply_of(entry_id: int) -> bytes:
 def replies_of(ids: Sequence[int]) -> bytes:
     """Return the replies of any IDs, as bulk strings."""
     first, count = ids[0], len(ids)
+    if first == ids[-1] and ids.count(first) == count:
+        return reply_of(first) * count  # one request that is sent again and again
     # What is sent again is mostly a batch that was one before.
     if ids[-1] == first + count - 1 and ids[-1] >> 64 == first >> 64 and [*ids] == [*range(first, first + count)]:
         return consecutive_replies(first, count)
+    if count >= _SCATTERED_MIN and 2 * len(runs_of(ids[:_LOOKED_AT])) > _LOOKED_AT:
+        return _scattered_replies(ids)
     runs = runs_of(ids)
     if 2 * len(runs) > count or max([run_id & SEQ_MAX for run_id, _ in runs]) > SEQ_MAX - count:
         return b"".join(map(reply_of, ids))
     # Several clients sent what they had sent before: each of their pipelines counts up.
     return b"".join([consecutive_replies(run_id, length) for run_id, length in runs])
+
+
+# By a look at so many, the replies of many IDs are put together of their parts; fewer are not worth it.
+_LOOKED_AT: Final = 16
+_SCATTERED_MIN: Final = 48
+
+
+def _scattered_replies(ids: Sequence[int]) -> bytes:
+    """Return the replies of IDs in no order, whose milliseconds are formatted once and whose seqs are in a table."""
+    milliseconds, seqs = parts_of(ids)
+    heads = {ms: b"%d-" % ms for ms in {*milliseconds}}
+    sizes = {*map(len, heads.values())}
+    if max(seqs) >= len(NUMBERS) or len(sizes) > 1:
+        return b"".join(map(reply_of, ids))
+    pieces = [b""] * (3 * len(ids))
+    pieces[::3] = map(_marks(sizes.pop()).__getitem__, seqs)
+    pieces[1::3] = map(heads.__getitem__, milliseconds)
+    pieces[2::3] = map(NUMBERS.__getitem__, seqs)
+    return b"".join(pieces)[2:] + b"\r\n"
+
+
+@lru_cache(maxsize=4)
+def _marks(head_bytes: int) -> list[bytes]:
+    """Return what is between one reply and the next, by the seq of the next, whose text has a head of so many bytes."""
+    return [b"\r\n$%d\r\n" % (head_bytes + len(number)) for number in NUMBERS]

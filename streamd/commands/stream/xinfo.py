@@ -1,8 +1,9 @@
 """XINFO: the properties of a stream, its consumer groups and their consumers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, repeat
+from operator import itemgetter
 from typing import Final
 
 from streamd.base.errors import SubcommandSyntaxError
@@ -126,13 +127,11 @@ def _long_group(
 ) -> dict[bytes, Reply]:
     pending, consumers = held or _NOBODY
     size = min(count or len(pending), len(pending))
-    with stream.log.at_once():
-        lag = stream.lag_of(last_id, entries_read)
     return {
         b"name": name,
         b"last-delivered-id": format_id(last_id),
         b"entries-read": entries_read,
-        b"lag": lag,
+        b"lag": _lag_at_once(stream, last_id, entries_read),
         **_filter_of(wanted),
         b"pel-count": len(pending),
         b"nacked-count": len(pending.nacked),
@@ -263,19 +262,16 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
     """
     stream = need_stream(context.read_stream(args[2]))
     groups = stream.groups or {}
+    rows = zip(list(groups), *columns_of(groups.values()), strict=True)
     if len(groups) > SLICED_ITEMS_MIN:
         facts = stream.without_groups()
-        rows = zip(list(groups), *columns_of(groups.values()), strict=True)
-        parts = shown_in_slices(rows, partial(_later_group, facts))
+        parts = shown_in_slices(rows, partial(_group, partial(_lag_at_once, facts)))
         return Sliced(LongArray(len(groups), parts), CONSUMER_BYTES * len(groups))
-    return [
-        _group(stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read, group.wanted)
-        for name, group in sorted(groups.items())
-    ]
+    return [_group(stream.lag_of, *row) for row in sorted(rows, key=itemgetter(0))]
 
 
 def _group(
-    stream: Stream,
+    lag_of: Callable[[int, int | None], int | None],
     name: bytes,
     consumers: int,
     pending: int,
@@ -289,23 +285,15 @@ def _group(
         b"pending": pending,
         b"last-delivered-id": format_id(last_id),
         b"entries-read": entries_read,
-        b"lag": stream.lag_of(last_id, entries_read),
+        b"lag": lag_of(last_id, entries_read),
         **_filter_of(wanted),
     }
 
 
-def _later_group(
-    stream: Stream,
-    name: bytes,
-    consumers: int,
-    pending: int,
-    last_id: int,
-    entries_read: int | None,
-    wanted: EntryFilter | None,
-) -> dict[bytes, Reply]:
-    """Return a row of a reply that has begun, which waits for nothing."""
+def _lag_at_once(stream: Stream, last_id: int, entries_read: int | None) -> int | None:
+    """Return a group's lag for a reply that has begun, which waits for nothing."""
     with stream.log.at_once():
-        return _group(stream, name, consumers, pending, last_id, entries_read, wanted)
+        return stream.lag_of(last_id, entries_read)
 
 
 @command(

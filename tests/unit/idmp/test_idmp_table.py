@@ -464,3 +464,11 @@ def test_known_iids_whose_ids_come_again_are_known_whatever_they_come_with():
     assert subject.known_columns(pids, iids, START_MS) == ids
     assert subject.lookup_or_record_columns(pids, iids, [*map(int, map(str, ids))], START_MS) == ids
     assert subject.iids_tracked == tracked
+
+
+def test_one_iid_again_and_again_is_known_in_a_small_window_too():
+    subject = IdmpTable(100, 8)
+    subject.record(b"p", b"i", START_MS << 64)
+    assert subject.known_columns([b"p"] * 20, [b"i"] * 20, START_MS) == [START_MS << 64] * 20
+    assert subject.known_columns([b"p"] * 2, [b"i", b"j"], START_MS) is None
+    assert subject.known_columns([b"p", b"q"], [b"i", b"i"], START_MS) is None
