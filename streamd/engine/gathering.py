@@ -11,8 +11,8 @@ from streamd.resp.reply_ends import deal_replies
 from streamd.resp.template import RequestColumns, Sent, joined, rows_of
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
-# replies is what eight cost.
-RUN_MIN: Final = 8
+# replies is what six cost.
+RUN_MIN: Final = 6
 
 # A longer pipeline gains nothing either, and when so many requests have come together they are executed.
 PIPELINE_MAX: Final = 128

@@ -1,11 +1,12 @@
 """FastDecoder.receive gives what the strict decoder gives, whether or not it recognises a request."""
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamd.base.limits import RequestLimits
 from streamd.resp.decoder import Decoder
-from streamd.resp.fast_decoder import FastDecoder
+from streamd.resp.fast_decoder import ROWS_MIN, FastDecoder
 from streamd.resp.shape import shape_of
 from streamd.resp.template import RequestColumns
 
@@ -169,3 +170,43 @@ def test_a_request_is_not_recognised_under_other_limits():
     decoder.limits = RequestLimits(bulk_bytes_max=20)
     assert decoder.receive(request) == []
     assert decoder.error is not None
+
+
+@pytest.mark.interpreted(reason="counts the calls of a method")
+@pytest.mark.parametrize("count", range(2, ROWS_MIN))
+@pytest.mark.parametrize("is_asked_for_rows", [False, True])
+def test_of_few_requests_of_a_known_template_nothing_is_learned_again(monkeypatch, count, is_asked_for_rows):
+    learned: list[int] = []
+    learn = FastDecoder._learn
+
+    def noted(decoder: FastDecoder, requests: list[list[bytes]]) -> None:
+        learned.append(len(requests))
+        learn(decoder, requests)
+
+    monkeypatch.setattr(FastDecoder, "_learn", noted)
+    decoder = FastDecoder()
+    few = b"".join([plain(b"SET", b"k", b"%d" % number) for number in range(count)])
+    for _ in range(4):
+        decoder.receive(few, is_shared=False)
+    if is_asked_for_rows:
+        assert decoder._template is not None
+        decoder._template.is_asked_for_rows = True
+    before = len(learned)
+    for _ in range(4):
+        assert rows_of(decoder.receive(few, is_shared=is_asked_for_rows)) == [
+            [b"SET", b"k", b"%d" % number] for number in range(count)
+        ]
+    assert len(learned) == before
+
+    # What came alone, or is another command of the same size, is learned.
+    longer = [plain(b"SET", key, b"x" * length) for key in (b"k", b"kk") for length in range(len(few))]
+    alone = next(request for request in longer if len(request) == len(few))
+    for _ in range(3):
+        decoder.receive(alone, is_shared=False)
+    assert decoder._shape is not None
+    assert decoder._shape.size_bytes == len(few)
+    other = b"".join([plain(b"GET", b"k", b"%d" % number) for number in range(count)])
+    for _ in range(3):
+        decoder.receive(other, is_shared=False)
+    assert decoder._template is not None
+    assert decoder._template.places == (0, 2)
