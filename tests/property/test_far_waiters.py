@@ -10,6 +10,7 @@ from streamd.connected import blocking
 from streamd.net.connection import Connection
 from tests.connected import Host
 from tests.crash.state_dump import dump
+from tests.examples import examples
 from tests.session import Session
 
 WRITERS, READERS = 4, 4
@@ -115,7 +116,7 @@ def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
     return [[word.encode() for word in request] for request in pipeline]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(
     [("wait", 2, XREAD_FAR), ("write", [[ADD]]), ("clock", 1), ("write", [[ADD]]), ("clock", 1), ("write", [[ADD]])],
     True,

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamd.idmp.table import IdmpTable
+from tests.examples import examples
 from tests.property.window_limits import limit_windows
 
 START_MS = 1_000_000
@@ -70,7 +71,7 @@ class Names:
 @pytest.mark.parametrize(
     ("always", "indexed", "crowd", "repack"), [(4, 1000, 50, 2), (0, 1000, 50, 0), (99, 0, 0, 0), (1, 1, 0, 1)]
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 40]), history=st.lists(steps, max_size=50))
 def test_names_ahead_of_the_clock_expire_by_the_time_of_their_recording(
     always, indexed, crowd, repack, maxsize, history

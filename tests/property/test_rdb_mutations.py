@@ -12,6 +12,7 @@ from streamd.rdb.values import read_value
 from streamd.stream.stream import Stream
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
+from tests.examples import examples
 from tests.property.test_journal_state import histories, play
 from tests.session import Session
 from tests.unit.rdb.payloads import new_stream, payloads
@@ -71,7 +72,7 @@ pieces = st.one_of(
 changes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2000), pieces), min_size=1, max_size=3)
 
 
-@settings(max_examples=800, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(800), suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(PAYLOADS), changes)
 def test_changed_payloads_are_refused_or_are_values_that_come_back(body, changes):
     body = changed(body, changes)

@@ -9,6 +9,7 @@ from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import ROWS_MIN, FastDecoder
 from streamd.resp.shape import shape_of
 from streamd.resp.template import RequestColumns
+from tests.examples import examples
 
 WORDS = st.sampled_from([b"", b"a", b"b", b"*", b"$1", b"\r\n", b"ab\r\n$1\r\nx", b"x" * 40])
 PLAIN = st.lists(WORDS, min_size=1, max_size=4).map(
@@ -53,7 +54,7 @@ def received(decoder: Decoder, chunks: list[bytes]) -> list[object]:
     return seen
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(CHUNKS)
 @example([b"*0\r\n", b"*1\r\n$1\r\na\r\n"])
 @example([b"*1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n", b"*1\r\n$1\r\n", b"c\r\n", b"*1\r\n$1\r\nd\r\n"])
@@ -74,7 +75,7 @@ def plain(*words: bytes) -> bytes:
 LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 10, 300]), min_size=1, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(LENGTHS, st.lists(st.integers(1, 90), min_size=1, max_size=5), st.data())
 def test_pipelines_of_one_shape_are_cut_as_the_strict_decoder_does(lengths: list[int], counts: list[int], data):
     """Each chunk twice, so that its shape is known, then with one byte changed, then once more."""
@@ -89,7 +90,7 @@ def test_pipelines_of_one_shape_are_cut_as_the_strict_decoder_does(lengths: list
     assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 2, 12, 300]), min_size=3, max_size=9), st.integers(1, 60), st.data())
 def test_pipelines_that_share_most_words_are_cut_as_the_strict_decoder_does(lengths: list[int], count: int, data):
     """Words that differ within a chunk, from one chunk to the next, or in one byte that should be a header's."""

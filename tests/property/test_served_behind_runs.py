@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from streamd.commands.stream.append_runs import _SERVED_AT_END_MIN as SERVED_AT_END
 from tests.connected import Host
 from tests.crash.state_dump import dump
+from tests.examples import examples
 from tests.session import Session
 
 WRITERS, READERS, RUN_MIN = 4, 5, 6
@@ -96,7 +97,7 @@ def short_runs(monkeypatch):
 
 
 @pytest.mark.interpreted(reason="constants of compiled modules are replaced")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TURNS, st.sampled_from([None, None, "everysec"]))
 @pytest.mark.usefixtures("short_runs")
 def test_consumers_without_acknowledgement_get_of_a_run_what_they_get_behind_a_multi(turns, policy):
@@ -104,7 +105,7 @@ def test_consumers_without_acknowledgement_get_of_a_run_what_they_get_behind_a_m
 
 
 @pytest.mark.interpreted(reason="constants of compiled modules are replaced")
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MIXED_TURNS)
 @pytest.mark.usefixtures("short_runs")
 def test_beside_other_waiters_each_entry_is_delivered_once_and_in_order(turns):
