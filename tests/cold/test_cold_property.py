@@ -13,7 +13,7 @@ from tests.cold.property.histories import as_text, replay, shorten, write_and_ru
 from tests.cold.property.pair import Step
 
 pytestmark = pytest.mark.interpreted(reason="replaces numbers and handlers")
-SEEDS = range(1, 6)
+SEEDS = range(1, 9)
 
 
 def test_histories_give_the_same_with_hardly_any_memory_for_entries():
