@@ -255,7 +255,7 @@ class Segment:
 
     def delete_ids(self, ids: list[int]) -> list[int]:
         """Mark entries as deleted, by ascending IDs, one at least; return the IDs that were there."""
-        before, places = self.live or b"\1" * self.count, self._places(ids)
+        before, places = bytes(self.live or b"\1" * self.count), self._places(ids)
         live = self.live = bytearray(before)
         for at in places:
             if at >= 0:
