@@ -255,7 +255,7 @@ class Segment:
 
     def delete_ids(self, ids: list[int]) -> list[int]:
         """Mark entries as deleted, by ascending IDs, one at least; return the IDs that were there."""
-        before = self.live or b"\1" * self.count
+        before = bytes(self.live or b"\1" * self.count)
         places = column_places(self.first_id, self.count, self.stamps, self.seqs, ids) or [*map(self.find, ids)]
         live = self.live = bytearray(before)
         for at in places:
