@@ -31,8 +31,8 @@ def append_requests(context: Context, requests: Requests) -> int:
     """Append entries for requests that have one head, the words up to a `*` for the ID but for iid and pid; see Batch.
 
     The head is parsed once. If all go to one stream and have the same fields, their words at one place are a column,
-    and C code does a column at once. Requests to several streams are appended row by row. Property tests hold this
-    against the handler.
+    and C code does a column at once. Requests to several streams are appended row by row; those of one template by
+    columns, where they neither trim nor have a pid. Property tests hold this against the handler.
     """
     first = requests.first
     options = _options_of_run(context, first)
