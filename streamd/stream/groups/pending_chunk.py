@@ -224,7 +224,8 @@ class Chunk(ChunkIds):
         else:
             owner.pending += added
         if isinstance(self.times, list):
-            self.times += [time_ms] * added
+            last_ms = self.times[-1]
+            self.times += [last_ms if last_ms == time_ms else time_ms] * added  # equal ones as one int
         elif self.times != time_ms:
             self.times = [self.times] * size + [time_ms] * added
         if isinstance(self.counts, list):
