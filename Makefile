@@ -10,7 +10,7 @@ MINUTES ?= 1
 SEEDS ?= 1000
 RUN := .venv/bin/python
 
-.PHONY: help chaos-commands cold-property cold-kills demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover demo-large failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
+.PHONY: help chaos-commands properties cold-property cold-kills demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-proposal bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover demo-large failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -33,6 +33,7 @@ help:
 	@echo "make simulate   SEEDS=1000 runs of a primary, two replicas, a Sentinel and clients in one process, with faults that a"
 	@echo "             seed decides; ARGS=\"--seed 7\" prints the history of one; SEEDS=1000000 ARGS=\"--minutes 90\" runs for that time"
 	@echo "make cold-kills   a server with little memory for entries, killed while they move to files; ARGS=\"--kills 100\""
+	@echo "make properties   all properties on all their examples, of which make test tries two fifths"
 	@echo "make cold-property   MINUTES=1 of random histories on a server with hardly any memory for entries, compared with one"
 	@echo "             that has all in memory; ARGS=\"--seed 7 --histories 1\" runs one history again"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
@@ -56,6 +57,8 @@ help:
 	@echo "make notebook   runs examples/orders.ipynb, topics.ipynb and mqtt.ipynb from top to bottom"
 	@echo "make examples   runs examples/*.py, one after the other; the tests run each, too"
 	@echo "make bench-long   all workloads, memory, what stays of it, growth, Spark; takes long"
+	@echo "make bench-proposal   XADD with IDMP and IDMPAUTO beside plain, as the proposal of Redis measured it; writes"
+	@echo "             docs/idempotence.md's table; ARGS=--quick takes minutes"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here;"
 	@echo "             with a C compiler a wheel of the compiled form, too"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
@@ -127,6 +130,9 @@ simulate: set-up
 cold-kills: set-up
 	@$(RUN) -m tests.cold.kills $(ARGS)
 
+properties: set-up
+	@EXAMPLES=1 $(RUN) -m pytest -n 2 tests/property tests/topics/test_filters.py tests/cold/test_cold_block.py $(ARGS)
+
 cold-property: set-up
 	@$(RUN) -m tests.cold.property --minutes $(MINUTES) $(ARGS)
 
@@ -192,6 +198,9 @@ examples: set-up
 
 bench-long: set-up
 	@$(RUN) -m bench long $(ARGS)
+
+bench-proposal: set-up
+	@$(RUN) -m bench.proposal $(ARGS)
 
 bench-spark: set-up
 	@$(RUN) -m bench.spark_beside $(ARGS)

@@ -1,15 +1,16 @@
 """`python -m bench`: run the suite, write its table and draw it.
 
-python -m bench [short|long|spark] [--only TEXT] [--rounds N]
+python -m bench [short|long|spark] [--only TEXT] [--rounds N] [--without PARTS]
 """
 
 import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
+from bench.idempotent import run_idempotent
 from bench.large_streams import run_large_streams
 from bench.long import (
     run_curves,
@@ -26,11 +27,28 @@ from bench.mqtt import run_mqtt
 from bench.over_own import PAIRS
 from bench.progress import said
 from bench.rows import ALL
-from bench.servers import Target, forms, redis_binary
+from bench.servers import KINDS, Target, all_kinds, redis_binary
 from bench.spark import run_spark
-from bench.table import RATIO_OF, Row, carried_over, ratio_text, write
+from bench.table import OVER_NEWEST, RATIO_OF, SERVERS, Row, carried_over, ratio_text, wanted_text, write
 from bench.workloads import Workload
 
+IDEMPOTENT_ROUNDS = 5
+# The parts of the long suite that measure each server, and those that begin servers of their own.
+OF_ALL: dict[str, Callable[[list[str], str], list[Row]]] = {
+    "starts": run_starts,
+    "memory": run_memory,
+    "small-memory": run_small_memory,
+    "leaks": run_leaks,
+    "large": run_large,
+    "curves": run_curves,
+}
+OF_STREAMD: dict[str, Callable[[str], list[Row]]] = {
+    "special": run_special,
+    "large-streams": run_large_streams,
+    "mqtt": run_mqtt,
+    "spark": run_spark,
+}
+PARTS = ("rates", "pairs", "topics", *OF_ALL, *OF_STREAMD)
 TOPIC_ENTRIES = {"short": 200_000, "long": 1_000_000}
 
 
@@ -42,7 +60,13 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=0, help="rounds of each row (default: its own, 3 in the short suite)"
     )
+    parser.add_argument(
+        "--without", default="", help=f"parts that keep the figures of the table before: {', '.join(PARTS)}"
+    )
     arguments = parser.parse_args()
+    left_out = arguments.without.split(",") if arguments.without else []
+    if unknown := set(left_out) - set(PARTS):
+        parser.error(f"--without knows no {', '.join(sorted(unknown))}")
     started = time.monotonic()
     if arguments.suite == "spark":
         write(run_spark(arguments.only), "spark", bool(arguments.only), started)
@@ -50,41 +74,50 @@ def main() -> int:
     if redis_binary("redis-benchmark") is None:
         print("bench: redis-benchmark is not on PATH; install your system's redis-tools package", file=sys.stderr)
         return 2
-    kinds = forms()
+    kinds = all_kinds()
     if "redis-server" not in kinds:
         print("redis-server is not on PATH: absolute figures of streamd only")
+    if "newest-redis" not in kinds:
+        print(f"{KINDS['newest-redis']} is not in build: no column of it (python scripts/newest_redis.py makes it)")
     rows: list[Row] = []
-    print(
-        f"{'':48}{'ratio':>8}{'wanted':>8}{'streamd/s':>12}{'redis/s':>12}"
-        f"{'cpu us':>8}{'redis':>8}{'p99.9':>8}{'redis':>8}"
-    )
+    minutes: dict[str, float] = {}
+    print(f"{'':64}{'ratio':>8}{'newest':>8}{'per second':>12}{'cpu us':>9}{'p99.9':>8}")
+    is_whole = not left_out
     try:
-        for some in _measured(kinds, arguments):
-            rows += some
+        for part in PARTS:
+            if part not in left_out:
+                began = time.monotonic()
+                for some in _measured(part, kinds, arguments):
+                    rows += some
+                minutes[part] = round((time.monotonic() - began) / 60, 1)
     except KeyboardInterrupt:
         print("\ninterrupted: what was not measured again is of the table before, with its date")
-        if not arguments.only:
-            rows += carried_over(rows, arguments.suite)
+        is_whole = False
+    if not is_whole and not arguments.only:
+        rows += carried_over(rows, arguments.suite)
+    print(f"minutes: {', '.join(f'{part} {took}' for part, took in minutes.items())}")
     write(rows, arguments.suite, bool(arguments.only), started)
     return 0
 
 
-def _measured(kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[Row]]:
-    """Yield the rows, as they come."""
+def _measured(part: str, kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[Row]]:
+    """Yield the rows of a part, as they come."""
     is_long, only = arguments.suite == "long", arguments.only
-    chosen = [one for one in ALL if only.lower() in one.name.lower() and (is_long or one.short)]
-    for options in dict.fromkeys(workload.options for workload in chosen):
-        group = [workload for workload in chosen if workload.options == options]
-        yield from _run_group(kinds, group, options, arguments)
-    yield _run_pairs(kinds, arguments)
-    yield run_topics(only, TOPIC_ENTRIES[arguments.suite])
-    if is_long:
-        for measure in (run_starts, run_memory, run_small_memory, run_leaks, run_large, run_curves):
-            yield measure(kinds, only)
-        yield run_special(only)
-        yield run_large_streams(only)
-        yield run_mqtt(only)
-        yield run_spark(only)
+    if part == "rates":
+        chosen = [one for one in ALL if only.lower() in one.name.lower() and (is_long or one.short)]
+        for options in dict.fromkeys(workload.options for workload in chosen):
+            group = [workload for workload in chosen if workload.options == options]
+            yield from _run_group(kinds, group, options, arguments)
+    elif part == "pairs":
+        yield _run_pairs(kinds, arguments)
+        if is_long:
+            yield run_idempotent(kinds, only, arguments.rounds or IDEMPOTENT_ROUNDS)
+    elif part == "topics":
+        yield run_topics(only, TOPIC_ENTRIES[arguments.suite])
+    elif is_long and part in OF_ALL:
+        yield OF_ALL[part](kinds, only)
+    elif is_long and part in OF_STREAMD:
+        yield OF_STREAMD[part](only)
 
 
 def _run_group(
@@ -98,48 +131,46 @@ def _run_group(
 
 
 def _row(result: Result, workload: Workload) -> Row:
-    ratio = result.ratio("rate")
-    row: Row = {
-        "name": workload.name,
-        "ratio": ratio,
-        "wanted": workload.least,
-        "cpu_ratio": result.ratio("cpu_us"),
-        "streamd_per_s": result.median("streamd", "rate"),
-        "redis_per_s": result.median("redis-server", "rate"),
-        "streamd_cpu_us": result.median("streamd", "cpu_us"),
-        "redis_cpu_us": result.median("redis-server", "cpu_us"),
-        "streamd_p999_ms": result.median("streamd", "p999_ms"),
-        "redis_p999_ms": result.median("redis-server", "p999_ms"),
-        "load": os.getloadavg()[0],
-    }
+    row: Row = {"name": workload.name, "wanted": workload.least, "load": os.getloadavg()[0]}
+    if workload.least_pure is not None:
+        row["wanted_pure"] = workload.least_pure
+    if workload.newest:
+        row["wanted_newest"] = workload.newest
+    print(f"{workload.name}  (wanted: {wanted_text(row)})")
+    for kind, server in SERVERS.items():
+        if kind not in result.samples:
+            continue
+        for figure, place in (("rate", "per_s"), ("cpu_us", "cpu_us"), ("p999_ms", "p999_ms")):
+            row[f"{server}_{place}"] = result.median(kind, figure)
+        ratios: list[float | None] = [None, None]
+        if kind in OVER_NEWEST:
+            ratios = [result.ratio("rate", kind), result.ratio("rate", kind, "newest-redis")]
+            row[RATIO_OF[kind]] = ratios[0]
+            if ratios[1] is not None:
+                row[OVER_NEWEST[kind]] = ratios[1]
+        print(
+            f"{'  ' + KINDS[kind]:64}{ratio_text(ratios[0]):>8}{ratio_text(ratios[1]):>8}"
+            f"{row[f'{server}_per_s']:12,.0f}{row[f'{server}_cpu_us']:9.2f}{row[f'{server}_p999_ms']:8.2f}",
+            flush=True,
+        )
+    row["cpu_ratio"] = result.ratio("cpu_us")
     if "compiled" in result.samples:
-        row["compiled_ratio"] = result.ratio("rate", "compiled")
-        row["compiled_per_s"] = result.median("compiled", "rate")
-        row["compiled_p999_ms"] = result.median("compiled", "p999_ms")
-        row["compiled_cpu_us"] = result.median("compiled", "cpu_us")
         row["compiled_cpu_ratio"] = result.ratio("cpu_us", "compiled", "streamd")
-    print(
-        f"{workload.name:48}{ratio_text(ratio):>8}{workload.least:8.2f}{row['streamd_per_s']:12,.0f}{row['redis_per_s']:12,.0f}"
-        f"{row['streamd_cpu_us']:8.2f}{row['redis_cpu_us']:8.2f}{row['streamd_p999_ms']:8.2f}{row['redis_p999_ms']:8.2f}",
-        flush=True,
-    )
-    if "compiled" in result.samples:
-        per_s, cpu_us = result.median("compiled", "rate"), result.median("compiled", "cpu_us")
-        ratio = result.ratio("rate", "compiled")
-        print(f"{'  compiled':48}{ratio_text(ratio):>8}{'':8}{per_s:12,.0f}{'':12}{cpu_us:8.2f}", flush=True)
     return row
 
 
 def _run_pairs(kinds: list[str], arguments: argparse.Namespace) -> list[Row]:
     """Rows that compare two workloads of one server."""
-    rows = []
+    rows: list[Row] = []
     chosen = [pair for pair in PAIRS if arguments.only.lower() in pair.name.lower()]
     if arguments.suite == "short":
-        chosen = [pair for pair in chosen if pair.only_streamd]
+        chosen = [pair for pair in chosen if pair.short]
+    if not chosen:
+        return []
     for kind in kinds:
         with Target(kind) as target:
             for pair in chosen:
-                if kind == "redis-server" and pair.only_streamd:
+                if kind not in pair.kinds:
                     continue
                 with said(f"{pair.name} on {kind}"):
                     ratio = pair.ratio(target, arguments.rounds or (3 if arguments.suite == "short" else pair.rounds))
@@ -148,6 +179,8 @@ def _run_pairs(kinds: list[str], arguments: argparse.Namespace) -> list[Row]:
                 if row is None:
                     wanted = "wanted" if pair.figure == "rate" else "wanted_at_most"
                     row = {"name": pair.name, wanted: pair.wanted}
+                    if pair.wanted_pure is not None:
+                        row["wanted_pure"] = pair.wanted_pure
                     rows.append(row)
                 row[RATIO_OF[kind]] = ratio
     return rows

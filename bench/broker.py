@@ -22,6 +22,8 @@ from streamd.clients.sessions.session_keys import PACKET_ID_MAX, Layout
 FLUSH_COMMANDS, FLUSH_S = 150, 0.003
 CONNECTIONS = 4
 PAYLOAD_BYTES = 62
+# A message is stored by one command and removed by another.
+COMMANDS_OF_A_MESSAGE = 2
 WAIT_S_MAX = 60.0
 
 _LAYOUT = Layout()
@@ -61,6 +63,7 @@ class _Connection:
 
     sock: socket.socket
     subscribers: list[_Subscriber]
+    flush_commands: int
     next_one: int = 0
     buffer: list[bytes] = field(default_factory=list)
     first_at: float = 0.0
@@ -82,7 +85,7 @@ class _Connection:
             self.first_at = time.perf_counter()
         self.buffer.append(command)
         self.under_way.append(what)
-        if len(self.buffer) >= FLUSH_COMMANDS:
+        if len(self.buffer) >= self.flush_commands:
             self.flush()
 
     def flush(self) -> None:
@@ -98,14 +101,23 @@ class Broker:
     removal.
     """
 
-    def __init__(self, target: Target, subscribers: int, window: int, connections: int = CONNECTIONS) -> None:
+    def __init__(
+        self,
+        target: Target,
+        subscribers: int,
+        window: int,
+        connections: int = CONNECTIONS,
+        flush_commands: int = FLUSH_COMMANDS,
+    ) -> None:
         self.target = target
         self.window = window
         self.misordered = 0
         self.latencies_ms: list[float] = []
         everybody = [_Subscriber(number) for number in range(subscribers)]
         self.subscribers = everybody
-        self.connections = [_Connection(target.connect(), everybody[n::connections]) for n in range(connections)]
+        self.connections = [
+            _Connection(target.connect(), everybody[n::connections], flush_commands) for n in range(connections)
+        ]
         self.selector = selectors.DefaultSelector()
         for connection in self.connections:
             self.selector.register(connection.sock, selectors.EVENT_READ, connection)
@@ -200,11 +212,18 @@ def _checked(broker: Broker) -> None:
         raise SystemExit(f"bench: {broker.target.kind} lost {lost} messages, misordered {broker.misordered}")
 
 
-def throughput(subscribers: int, window: int, messages: int) -> Work:
-    """Return a workload whose operations are messages, stored and removed; it ends the run if one is lost."""
+def throughput(
+    subscribers: int, window: int, messages: int, flush_commands: int = FLUSH_COMMANDS, by_command: bool = False
+) -> Work:
+    """Return a workload whose operations are messages, stored and removed, or the commands that do so; it ends the run
+    if a message is lost.
+
+    window: messages under way on a connection. flush_commands: of a batch, at most.
+    """
+    parts = COMMANDS_OF_A_MESSAGE if by_command else 1
 
     def work(target: Target) -> Sample:
-        broker = Broker(target, subscribers, window, CONNECTIONS if window > 1 else 1)
+        broker = Broker(target, subscribers, window, CONNECTIONS if window > 1 else 1, flush_commands)
         try:
             broker.run(messages // 10)
             broker.latencies_ms.clear()
@@ -213,7 +232,8 @@ def throughput(subscribers: int, window: int, messages: int) -> Work:
             cpu = target.cpu_s() - cpu
             _checked(broker)
             latencies = sorted(broker.latencies_ms)
-            return Sample(messages / elapsed, cpu / messages * 1e6, _share(latencies, 0.5), _share(latencies, 0.999))
+            done = messages * parts
+            return Sample(done / elapsed, cpu / done * 1e6, _share(latencies, 0.5), _share(latencies, 0.999))
         finally:
             broker.close()
 

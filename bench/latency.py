@@ -165,7 +165,7 @@ def _table(size: int, every: Sequence[Row], found: Found) -> list[str]:
         ours, theirs = found[row.name]["streamd"], found[row.name].get("redis-server")
         wanted = "–" if row.wanted_ms is None else f"{row.wanted_ms:.0f} ms"
         if row.wanted_ms is None and theirs is not None:
-            wanted = f"{theirs.longest_ms / row.part:.0f} ms"
+            wanted = f"{theirs.longest_ms:.0f} ms"
         other = "– | –" if theirs is None else f"{theirs.longest_ms:.0f} ms | {theirs.computed_ms:.0f} ms"
         lines.append(f"| {row.name} | {ours.longest_ms:.0f} ms | {ours.computed_ms:.0f} ms | {other} | {wanted} |")
     return lines

@@ -17,7 +17,7 @@ JOURNAL = ("--appendonly", "yes", "--appendfsync", "everysec")
 class Row:
     """One row: a client's requests, and how long another one may wait, in ms.
 
-    wanted_ms: None for no longer than redis-server, divided by `part` (a share of its speed that is enough).
+    wanted_ms: None for no longer than redis-server.
     prepare: requests that are executed before, each time. times: number of runs; one if they change the data.
     wait: called in place of requests; returns a remark when the work is done.
     options: of the server, for a row that has one of its own.
@@ -28,7 +28,6 @@ class Row:
     wanted_ms: float | None = 20
     prepare: Callable[[], Iterable[bytes]] = tuple
     times: int = 3
-    part: float = 1.0
     wait: Callable[[Target], str] | None = None
     options: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("streamd", "redis-server")
@@ -90,15 +89,15 @@ def rows(size: int) -> list[Row]:
         Row("XRANGE s - +", _one("XRANGE", "s", "-", "+"), prepare=once(fill)),
         Row("XREVRANGE s + -", _one("XREVRANGE", "s", "+", "-")),
         Row("XREAD STREAMS s 0", _one("XREAD", "STREAMS", "s", "0")),
-        Row("XREADGROUP of all", _one("XREADGROUP", "GROUP", "g", "c", "COUNT", size, "STREAMS", "s", ">"), None,
+        Row("XREADGROUP of all", _one("XREADGROUP", "GROUP", "g", "c", "COUNT", size, "STREAMS", "s", ">"), 50,
             times=1),
         Row("XPENDING s g - + of all", _one("XPENDING", "s", "g", "-", "+", size)),
         Row("XINFO STREAM s FULL COUNT 0", _one("XINFO", "STREAM", "s", "FULL", "COUNT", "0")),
         Row("XREADGROUP, the history", _one("XREADGROUP", "GROUP", "g", "c", "COUNT", size, "STREAMS", "s", "0")),
         Row(f"XAUTOCLAIM COUNT {tenth:,}, none idle",
-            _one("XAUTOCLAIM", "s", "g", "d", 3_600_000, "0", "COUNT", tenth), None),
+            _one("XAUTOCLAIM", "s", "g", "d", 3_600_000, "0", "COUNT", tenth), 50),
         Row("COPY, with the pending entries", _one("COPY", "s", "t", "REPLACE"), None, times=1),
-        Row(f"XDEL of {tenth:,} scattered IDs", _one("XDEL", "t", *scattered), None, times=1, part=0.8),
+        Row(f"XDEL of {tenth:,} scattered IDs", _one("XDEL", "t", *scattered), 50, times=1),
         Row("XTRIM MAXLEN 0", _one("XTRIM", "t", "MAXLEN", "0"), 100, times=1),
         Row("DEL s", _one("DEL", "s"), 100, times=1),
         Row(f"XINFO GROUPS of {tenth:,}", _one("XINFO", "GROUPS", "s"), prepare=once(groups)),

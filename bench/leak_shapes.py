@@ -23,13 +23,14 @@ class Shape(NamedTuple):
     """Use that is repeated on a server with these options.
 
     repeat(target, count): returns when all is answered and the clients are gone, except those that it returns: they
-    stay connected while memory is measured.
+    stay connected while memory is measured. whole_mb: how much the server should take at most behind it.
     """
 
     name: str
     repeat: Callable[[Target, int], Sequence[socket.socket]]
     count: int
     options: tuple[str, ...] = ()
+    whole_mb: float | None = None
 
     def times(self, scale: float) -> int:
         """Return the number of repetitions at this scale."""
@@ -223,6 +224,6 @@ SHAPES: Final = (
     Shape("refused by maxmemory: SET of 20 MB", _on_one(lambda: [_large_set()], b"OOM"), 40, ("--maxmemory", "1mb")),
     Shape("SCRIPT FLUSH behind 10 scripts of 1 MB", _scripts, 290),
     Shape("error codes of 1 MB", _error_codes, 200),
-    Shape("100,000 streams made and deleted", _streams, 15),
+    Shape("100,000 streams made and deleted", _streams, 15, whole_mb=70),
     Shape("XREADGROUP and XACK behind a CLAIM", _claims, 200_000),
 )

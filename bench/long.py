@@ -11,10 +11,10 @@ from bench.measure import alternate
 from bench.progress import said
 from bench.servers import Target
 from bench.session_memory import SESSION_MEMORY
-from bench.small_memory import BESIDE_REDIS, STREAMD_ONLY
+from bench.small_memory import SMALL
 from bench.special import SPECIAL
 from bench.starts import STARTS
-from bench.table import RATIO_OF, Row, figure_text, ratio_text, single
+from bench.table import OVER_NEWEST, RATIO_OF, Row, figure_text, ratio_text, single
 from bench.topics import TOPICS
 from bench.workloads import MEMORY
 
@@ -22,10 +22,14 @@ from bench.workloads import MEMORY
 def run_starts(kinds: list[str], only: str) -> list[Row]:
     """Starts of each server, and the size of its journal."""
     rows: list[Row] = []
-    for name, measure, unit, wanted, of_both in STARTS:
+    for name, measure, unit, wanted, able in STARTS:
         if only.lower() not in name.lower():
             continue
-        each = {kind: measure(kind) for kind in kinds if of_both or kind != "redis-server"}
+        each = {}
+        for kind in kinds:
+            if kind in able:
+                with said(f"{name} on {kind}"):
+                    each[kind] = measure(kind)
         rows.append(_figures(name, each, unit, wanted))
     return rows
 
@@ -34,10 +38,13 @@ def _figures(name: str, each: dict[str, float], unit: str, wanted: str) -> Row:
     """Return a row of one figure for each server, and print it."""
     shown = "  ".join(f"{kind} {figure_text(value, unit)}" for kind, value in each.items())
     row: Row = {"name": name, "unit": unit, "wanted_text": wanted, "figures": each}
-    for kind in ("streamd", "compiled"):
+    for kind, over in OVER_NEWEST.items():
         if "redis-server" in each and kind in each:
             row[RATIO_OF[kind]] = each[kind] / each["redis-server"]
-    print(f"{name:64}{ratio_text(row.get('ratio')):>8}{wanted:>8}  {shown}", flush=True)
+        if "newest-redis" in each and kind in each:
+            row[over] = each[kind] / each["newest-redis"]
+    ratio = row.get("ratio", row.get("over_newest"))
+    print(f"{name:64}{ratio_text(ratio):>8}{wanted:>16}  {shown}", flush=True)
     return row
 
 
@@ -62,23 +69,24 @@ def run_memory(kinds: list[str], only: str) -> list[Row]:
 
 
 def run_small_memory(kinds: list[str], only: str) -> list[Row]:
-    """Bytes of the small things, fresh for every row; the target is a number of bytes."""
+    """Bytes of the small things, fresh for every row."""
     rows: list[Row] = []
-    for name, measure, most in (*BESIDE_REDIS, *STREAMD_ONLY):
-        if only.lower() not in f"memory {name}".lower():
+    for row in SMALL:
+        if only.lower() not in f"memory {row.name}".lower():
             continue
         each = {}
         for kind in kinds:
-            if kind != "redis-server" or (name, measure, most) in BESIDE_REDIS:
-                with said(f"memory: {name} on {kind}"), Target(kind) as target:
-                    each[kind] = measure(target)
-        rows.append(_figures(f"memory: {name}", each, "B", f"{most:.0f} B"))
+            if kind in row.kinds:
+                with said(f"memory: {row.name} on {kind}"), Target(kind) as target:
+                    each[kind] = row.measure(target)
+        rows.append(_figures(f"memory: {row.name}", each, "B", row.wanted))
     return rows
 
 
 def run_leaks(kinds: list[str], only: str) -> list[Row]:
     """The growth of each server's memory after operations that should leave none."""
     rows: list[Row] = []
+    kinds = [kind for kind in kinds if kind != "newest-redis"]
     for shape in SHAPES:
         name = f"memory left: {shape.title()}"
         if only.lower() not in name.lower():
@@ -94,7 +102,10 @@ def run_leaks(kinds: list[str], only: str) -> list[Row]:
         # (No ratio, which would be one of next to nothing to nothing.)
         rows.append({"name": name, "unit": "MB", "wanted_text": wanted, "figures": figures})
         shown = "  ".join(f"{kind} {figure_text(value, 'MB')}" for kind, value in figures.items())
-        print(f"{name:64}{'':8}{wanted:>8}  {shown}", flush=True)
+        print(f"{name:64}{'':8}{wanted:>16}  {shown}", flush=True)
+        if shape.whole_mb is not None:
+            whole = {kind: one.after / MB for kind, one in each.items()}
+            rows.append(_figures(f"memory: a server after {shape.title()}", whole, "MB", f"{shape.whole_mb:.0f} MB"))
     return rows
 
 
@@ -146,7 +157,11 @@ def run_curves(kinds: list[str], only: str) -> list[Row]:
     rows: list[Row] = []
     for curve in CURVES:
         if only.lower() in f"growth {curve.name}".lower():
-            own = [kind for kind in kinds if kind == "streamd" or not (curve.only_streamd or kind == "compiled")]
+            own = [
+                one
+                for one in ("streamd", "redis-server")
+                if one in kinds and (one == "streamd" or not curve.only_streamd)
+            ]
             rows.append(_run_curve(curve, own))
     return rows
 

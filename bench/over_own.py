@@ -1,27 +1,29 @@
 """Rows that compare two workloads on the same server: the CPU of an idempotent ID, the cost of a bystander."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
 from bench.client import ask, request
 from bench.group_workloads import receive_to_end
 from bench.measure import Sample, Work, redis_benchmark
-from bench.production import again, ready_made
-from bench.servers import Target
-from bench.workloads import CHANGING, idmp, xadd
+from bench.production import PRODUCERS, again, ready_made
+from bench.servers import IDEMPOTENT, KINDS, Target
+from bench.workloads import CHANGING, Workload, idmp, xadd
 
 PLAIN_CHANGING = ("XADD", "s", "*", "f", CHANGING)
 PLAIN = xadd(50, 16, 300_000)
+Bystander = Callable[[Target], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
 class Pair:
     """One row: `work` over `base`, by `figure` of a sample.
 
-    wanted: at least for "rate", at most for "cpu_us". only_streamd: redis-server 7.0 has no such thing.
+    wanted: at least for "rate", at most for "cpu_us", in the compiled form if that is built; wanted_pure: in the pure
+    form, where that has a target of its own. kinds: the servers that can do it. short: part of `make bench`.
     """
 
     name: str
@@ -30,7 +32,9 @@ class Pair:
     wanted: float
     figure: str = "cpu_us"
     rounds: int = 5
-    only_streamd: bool = True
+    kinds: Collection[str] = IDEMPOTENT
+    short: bool = True
+    wanted_pure: float | None = None
 
     def ratio(self, target: Target, rounds: int) -> float:
         """Return the median over this many pairs, in alternating order."""
@@ -42,7 +46,7 @@ class Pair:
         return median(ratios)
 
 
-def beside(bystander: Callable[[Target], AbstractContextManager[None]]) -> Work:
+def beside(bystander: Bystander) -> Work:
     """Return pipelined XADDs of 50 clients, with a bystander."""
 
     def work(target: Target) -> Sample:
@@ -55,7 +59,7 @@ def beside(bystander: Callable[[Target], AbstractContextManager[None]]) -> Work:
     return work
 
 
-def asked(*words: str) -> Callable[[Target], AbstractContextManager[None]]:
+def asked(*words: str) -> Bystander:
     """Return a bystander that has sent a request and keeps the connection; a reply may never come."""
 
     @contextmanager
@@ -78,7 +82,7 @@ def events_of_others(target: Target) -> Iterator[None]:
         ask(sock, "CONFIG", "SET", "notify-keyspace-events", "")
 
 
-def reading(*words: str) -> Callable[[Target], AbstractContextManager[None]]:
+def reading(*words: str) -> Bystander:
     """Return a bystander that reads again and again, and waits when it has read all."""
 
     @contextmanager
@@ -104,8 +108,22 @@ _READ = ("COUNT", "1000", "BLOCK", "100", "STREAMS", "s")
 _OTHER = ("XREAD", "BLOCK", "0", "STREAMS", "other", "$")
 
 
-def _beside(name: str, bystander: Callable[[Target], AbstractContextManager[None]], wanted: float) -> Pair:
-    return Pair(f"XADD 16 x 50 {name}: rate over without", beside(bystander), PLAIN, wanted, "rate", 3, False)
+def together(*bystanders: Bystander) -> Bystander:
+    """Return some bystanders as one."""
+
+    @contextmanager
+    def standing_by(target: Target) -> Iterator[None]:
+        with ExitStack() as stack:
+            for one in bystanders:
+                stack.enter_context(one(target))
+            yield
+
+    return standing_by
+
+
+def _beside(name: str, bystander: Bystander, wanted: float, wanted_pure: float | None = None) -> Pair:
+    name = f"XADD 16 x 50 {name}: rate over without"
+    return Pair(name, beside(bystander), PLAIN, wanted, "rate", 3, KINDS, False, wanted_pure)
 
 
 _IDMP = ("IDMP", "{pid}", "{iid}")
@@ -113,6 +131,17 @@ _TRIM = ("MAXLEN", "~", "1000")
 # Entries as large as those with an iid, whose values differ as theirs do: words that all requests share cost less.
 _CHANGING = xadd(50, 16, 300_000, PLAIN_CHANGING)
 _CHANGING_ALONE = xadd(1, 1, 30_000, PLAIN_CHANGING)
+_CHANGING_SINGLE = xadd(50, 1, 100_000, PLAIN_CHANGING)
+
+
+def _single(name: str, named: tuple[str, ...], wanted: float, space: int = 10**9) -> Pair:
+    """Return a row of 50 clients that send one XADD at a time with these words, over a plain one."""
+    work = xadd(50, 1, 100_000, ("XADD", "s", *named, "*", "f", CHANGING), space)
+    return Pair(f"{name}, 50 clients: CPU over plain", work, _CHANGING_SINGLE, wanted, short=False)
+
+
+# Readers of a group that take turns; without pending entries.
+THREE_READERS = together(*(reading("XREADGROUP", "GROUP", "g", f"c{n}", "NOACK", *_READ, ">") for n in range(3)))
 
 PAIRS: tuple[Pair, ...] = (
     # The CPU of a client that comes alone goes up and down by a fifth, with what the machine does between two requests.
@@ -127,11 +156,24 @@ PAIRS: tuple[Pair, ...] = (
         ready_made(*_TRIM),
         1.3,
     ),
-    Pair("duplicates, 50 clients, pipeline 16: CPU over plain", again, ready_made(), 1.0),
+    Pair("duplicates, 50 clients, pipeline 16: CPU over plain", again(), ready_made(), 1.0),
+    _single("IDMP", ("IDMP", "p", "__rand_int__"), 1.10),
+    _single("IDMPAUTO", ("IDMPAUTO", "p"), 1.15),
+    _single("one iid again and again", ("IDMP", "p", "order-1"), 1.0),
+    # Two numbers below 1,000: an iid comes again once in a million requests of a producer.
+    _single("IDMP of 1,000 producers", ("IDMP", "p__rand_int__", "__rand_int____rand_int__"), 1.30, PRODUCERS),
     _beside("while another key has a TTL", asked("SET", "other-key", "x", "EX", "10000"), 0.95),
     _beside("while a reader waits on another stream", asked(*_OTHER), 0.95),
+    _beside(
+        "while a reader waits for an ID far ahead", asked("XREAD", "BLOCK", "0", "STREAMS", "s", f"{10**14}-0"), 0.9
+    ),
     _beside("while a reader waits on this one", reading("XREAD", *_READ, "$"), 0.7),
     _beside("while a group reader keeps up", reading("XREADGROUP", "GROUP", "g", "c", *_READ, ">"), 0.8),
+    _beside("while three NOACK readers of a group keep up", THREE_READERS, 0.6),
     _beside("while another key is watched", asked("WATCH", "other-key"), 0.95),
     _beside("while events of other classes are on", events_of_others, 0.95),
+)
+
+BESIDE_WORKLOADS: tuple[Workload, ...] = (
+    Workload("XADD 16 x 50 with three NOACK readers of a group", beside(THREE_READERS), 1.2, least_pure=0.85),
 )

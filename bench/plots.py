@@ -34,7 +34,7 @@ def _limit(row: Row) -> float | None:
     """Return what is wanted of the ratio, at least or at most."""
     wanted = row.get("wanted") or row.get("wanted_at_most")
     text = str(row.get("wanted_text", "")).partition(" ")
-    return float(text[0]) if text[2] == "x" else _number(wanted) if wanted else None
+    return float(text[0]) if text[2].startswith("x") else _number(wanted) if wanted else None
 
 
 def draw(rows: list[Row], suite: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Workloads of XADD as in production: trimmed, to many streams, by many producers, sent again."""
 
+import random
 from itertools import count
 
 from bench.client import ask, load, request
@@ -52,21 +53,28 @@ def _value(number: int) -> str:
     return f"{number:0{len(VALUE)}d}"
 
 
-def again(target: Target) -> Sample:
-    """XADDs of one producer whose iids are all known, 50 clients, 16 in a pipeline."""
-    sent = [request("XADD", "s", "IDMP", "p", f"order-{n:010d}", "*", "f", _value(n)) for n in range(AGAIN)]
-    with target.connect() as sock:
-        ask(sock, "DEL", "s")
-        ask(sock, "XADD", "s", "*", "f", VALUE)
-        ask(sock, "XCFGSET", "s", "IDMP-DURATION", 86_400, "IDMP-MAXSIZE", 10_000)
-        load(sock, sent)
-    return pipelines(target, sent * (SENT // AGAIN), reply_lines=_BULK_LINES)
+def again(scattered: bool = False) -> Work:
+    """Return XADDs of one producer whose iids are all known, in order or scattered, 50 clients, 16 in a pipeline."""
+
+    def work(target: Target) -> Sample:
+        sent = [request("XADD", "s", "IDMP", "p", f"order-{n:010d}", "*", "f", _value(n)) for n in range(AGAIN)]
+        with target.connect() as sock:
+            ask(sock, "DEL", "s")
+            ask(sock, "XADD", "s", "*", "f", VALUE)
+            ask(sock, "XCFGSET", "s", "IDMP-DURATION", 86_400, "IDMP-MAXSIZE", 10_000)
+            load(sock, sent)
+        repeated = sent * (SENT // AGAIN)
+        if scattered:
+            random.Random(6).shuffle(repeated)
+        return pipelines(target, repeated, reply_lines=_BULK_LINES)
+
+    return work
 
 
 PRODUCTION_WORKLOADS: tuple[Workload, ...] = (
     Workload("XADD MAXLEN ~ 1000, 50 clients, pipeline 16", xadd(50, 16, 300_000, TRIMMED), 0.9, short=True),
     Workload("XADD MAXLEN ~ 1000, 1 client, pipeline 100", xadd(1, 100, 300_000, TRIMMED), 0.9, short=True),
-    Workload("XADD to 1,000 streams, 50 clients, pipeline 16", to_streams(300_000), 0.65, short=True),
+    Workload("XADD to 1,000 streams, 50 clients, pipeline 16", to_streams(300_000), 1.0, short=True, least_pure=0.7),
     Workload(
         "XADD to 1,000 streams MAXLEN ~ 1000, 50 clients, pipeline 16",
         to_streams(300_000, "MAXLEN", "~", "1000"),

@@ -2,6 +2,7 @@
 
 from bench.gateway_workloads import GATEWAY_WORKLOADS
 from bench.group_workloads import GROUP_WORKLOADS
+from bench.over_own import BESIDE_WORKLOADS
 from bench.production import PRODUCTION_WORKLOADS
 from bench.session_workloads import SESSION_WORKLOADS
 from bench.waiters import WAITER_WORKLOADS
@@ -14,4 +15,5 @@ ALL: tuple[Workload, ...] = (
     *GROUP_WORKLOADS,
     *SESSION_WORKLOADS,
     *GATEWAY_WORKLOADS,
+    *BESIDE_WORKLOADS,
 )

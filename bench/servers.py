@@ -13,8 +13,18 @@ from pathlib import Path
 from types import TracebackType
 
 from bench.ports import free_port
+from scripts import newest_redis
 
 START_S = 120.0
+# The kinds of servers, in the order of a table's columns, and what the columns are called.
+KINDS = {
+    "streamd": "pure",
+    "compiled": "compiled",
+    "redis-server": "redis-server",
+    "newest-redis": f"Redis {newest_redis.VERSION}",
+}
+# Those that know idempotent IDs.
+IDEMPOTENT = ("streamd", "compiled", "newest-redis")
 
 
 def compiled_python(tree: Path) -> Path:
@@ -39,9 +49,10 @@ def environment(kind: str, tree: Path | None = None) -> dict[str, str]:
 class Target:
     """One server process.
 
-    kind: "streamd", "compiled" (what `make compiled` built) or "redis-server". options: extra flags, the same names for
-    all. tree: a checkout whose streamd is started instead of this one's. binary: of a redis-server that is not on PATH.
-    module: what is started in place of streamd, with the same words.
+    kind: "streamd", "compiled" (what `make compiled` built), "redis-server" (of PATH) or "newest-redis" (what
+    scripts/newest_redis.py made). options: extra flags, the same names for all. tree: a checkout whose streamd is
+    started instead of this one's. binary: of a redis-server that is not on PATH. module: what is started in place of
+    streamd, with the same words.
     """
 
     def __init__(
@@ -64,7 +75,8 @@ class Target:
             python = [sys.executable] if kind == "streamd" else [str(installed), "-P"]
             command = [*python, "-m", module, "serve", *common, "--loglevel", "warning", *options]
         else:
-            command = [str(binary or redis_binary("redis-server")), *common, "--save", "", *options]
+            found = newest_binary() if kind == "newest-redis" else redis_binary("redis-server")
+            command = [str(binary or found), *common, "--save", "", *options]
         self._command = command
         self._start()
 
@@ -137,6 +149,13 @@ class Target:
                 return int(line.split()[1]) * 1024
         raise SystemExit("bench: this kernel does not say Pss_Anon")
 
+    def resident_bytes(self) -> int:
+        """Return the RSS: memory of the server with the files that it maps, as other programs report it."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise SystemExit("bench: this kernel does not say VmRSS")
+
     def stop(self) -> None:
         """End the server and remove its directory."""
         self._end()
@@ -167,6 +186,17 @@ def forms() -> list[str]:
         *(["compiled"] if COMPILED.is_file() else []),
         *(["redis-server"] if redis_binary("redis-server") else []),
     ]
+
+
+def all_kinds() -> list[str]:
+    """Return the kinds of servers that are installed, the newest Redis among them."""
+    return [*forms(), *(["newest-redis"] if newest_binary() else [])]
+
+
+def newest_binary() -> Path | None:
+    """Return the path of the newest Redis, or None where scripts/newest_redis.py did not make it yet."""
+    made = newest_redis.BUILD / "redis-server"
+    return made if newest_redis.answers(made) else None
 
 
 def redis_binary(name: str) -> Path | None:

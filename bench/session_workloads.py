@@ -30,12 +30,29 @@ _COMMANDS = {
 }
 
 SESSION_WORKLOADS: tuple[Workload, ...] = (
-    Workload("broker: messages of 1,000 subscribers, stored and removed", throughput(1_000, 150, 40_000), 0.25),
-    Workload("broker: messages of 500 subscribers", throughput(500, 150, 40_000), 0.25, short=True),
+    Workload(
+        "broker: messages of 1,000 subscribers, stored and removed", throughput(1_000, 150, 40_000), 0.5, least_pure=0.3
+    ),
+    Workload("broker: messages of 500 subscribers", throughput(500, 150, 40_000), 0.5, short=True, least_pure=0.3),
+    *(
+        Workload(
+            f"broker: commands, {batch} in a batch",
+            throughput(1_000, batch, 40_000, batch, by_command=True),
+            0.5,
+            least_pure=0.3,
+        )
+        for batch in (150, 300, 500)
+    ),
     Workload("broker: one message at a time", throughput(1_000, 1, 5_000), 0.25),
     # Its figure is one over milliseconds: within twice redis-server's is 0.5.
     Workload("broker: 1 / p99 in ms at 2,000 messages/s", latency(1_000, 2_000, 5), 0.5),
-    Workload("everysec: broker: messages of 1,000 subscribers", throughput(1_000, 150, 40_000), 0.25, options=EVERYSEC),
+    Workload(
+        "everysec: broker: messages of 1,000 subscribers",
+        throughput(1_000, 150, 40_000),
+        0.5,
+        options=EVERYSEC,
+        least_pure=0.3,
+    ),
     Workload("everysec: broker: 1 / p99 in ms at 2,000 messages/s", latency(1_000, 2_000, 5), 0.5, options=EVERYSEC),
     *(Workload(f"{name}, 50 clients", _commands(50, 1, 100_000, *words), 0.9) for name, words in _COMMANDS.items()),
     *(

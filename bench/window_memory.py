@@ -1,20 +1,26 @@
 """`python -m bench.window_memory`: memory of an idempotent ID in a window, by producers and IDs of each.
 
-python -m bench.window_memory [--form pure|compiled] [--names 1000000] [--turned 2.5]
+python -m bench.window_memory [--form pure|compiled|redis] [--iids 1000000] [--turned-over 2.5]
+
+Windows are filled to their size, and then with so many times as many new IDs: in use for a while they take more than
+when they are new. A run of all rows on all servers writes bench/results/windows.json and the tables of docs.
 """
 
 import argparse
+import datetime
+import json
 import time
-from socket import socket
+from collections.abc import Iterator
 
-from bench.client import ask, load, request
-from bench.servers import COMPILED, Target
+from bench.client import load, request
+from bench.progress import said
+from bench.servers import IDEMPOTENT, KINDS, Target, all_kinds
+from bench.small_memory import TURNED_OVER, window_bytes
+from bench.table import RESULTS
+from scripts import tables_idempotence, tables_speed
 
-# How many producers, and of how many bytes a name is; None: made by IDMPAUTO. Windows are filled to their size.
+# How many producers, and of how many bytes an ID is; None: made by IDMPAUTO.
 ROWS: tuple[tuple[int, int, int | None], ...] = (
-    (1, 10_000, 20),
-    (5, 10_000, 20),
-    (1_000, 1_000, 20),
     (100, 10_000, 16),
     (100, 10_000, 36),
     (100, 10_000, None),
@@ -25,60 +31,72 @@ ROWS: tuple[tuple[int, int, int | None], ...] = (
     (10_000, 100, 16),
     (10_000, 100, 36),
 )
-_BATCH = 1_000
+FORMS = {"pure": "streamd", "compiled": "compiled", "redis": "newest-redis"}
+STREAMS = 20_000
 
 
-def bytes_of_a_name(
-    kind: str, producers: int, names: int, length: int | None, names_max: int, turned: float = 0
+def bytes_of_an_iid(
+    kind: str, producers: int, iids: int, length: int | None, turned_over: float, iids_max: int
 ) -> float:
-    """Return the growth of the server's memory per idempotent ID, producers included, when `turned` times as many as a
-    window holds have been pushed out again.
-    """
-    producers = max(1, min(producers, names_max // names))
+    """Return the growth of the server's memory per idempotent ID, producers included."""
+    producers = max(1, min(producers, iids_max // iids))
+    with Target(kind) as target:
+        return window_bytes(target, 1, producers, iids, turned_over, length) / (producers * iids)
+
+
+def bytes_of_a_stream(kind: str, streams: int) -> float:
+    """Return the growth of the server's memory per stream that has one entry, with an idempotent ID."""
+
+    def sent(name: str, count: int) -> Iterator[bytes]:
+        return (request("XADD", f"{name}{n}", "IDMP", "p", f"{n:016d}", "*", "f", "v") for n in range(count))
+
     with Target(kind) as target, target.connect() as sock:
-        ask(sock, "XADD", "s", "*", "f", "v")
-        ask(sock, "XCFGSET", "s", "IDMP-DURATION", 86_400, "IDMP-MAXSIZE", names)
-        fill(sock, "warm", 1, min(names, 1_000), length)
+        load(sock, list(sent("warm", streams // 10)))
         time.sleep(0.5)
         before = target.anonymous_bytes()
-        fill(sock, "producer", producers, round(names * (1 + turned)), length)
+        load(sock, list(sent("stream", streams)))
         time.sleep(0.5)
-        return (target.anonymous_bytes() - before) / (producers * names)
-
-
-def fill(sock: socket, prefix: str, producers: int, names: int, length: int | None) -> None:
-    """Record this many idempotent IDs of each producer, the producers taking turns; no entry is kept."""
-    sent = []
-    for name in range(names):
-        for producer in range(producers):
-            pid = f"{prefix}:{producer}"
-            if length is None:
-                named = ["IDMPAUTO", pid, "*", "f", f"{producer}:{name}"]
-            else:
-                named = ["IDMP", pid, f"{name:0{length}d}", "*", "f", "v"]
-            sent.append(request("XADD", "s", "MAXLEN", 0, *named))
-            if len(sent) == 20 * _BATCH:
-                load(sock, sent, batch=_BATCH)
-                sent = []
-    load(sock, sent, batch=_BATCH)
+        return (target.anonymous_bytes() - before) / streams
 
 
 def main() -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.window_memory", description=__doc__)
-    parser.add_argument("--form", choices=("pure", "compiled"), default="pure")
-    parser.add_argument("--names", type=int, default=1_000_000, help="at most so many names in all")
-    parser.add_argument("--turned", type=float, default=0, help="so many times full windows have turned over")
+    """Measure, print a table, and write figures and documents if all was measured."""
+    parser = argparse.ArgumentParser(prog="python -m bench.window_memory", description=__doc__.partition("\n")[0])
+    parser.add_argument("--form", choices=FORMS, help="this server alone")
+    parser.add_argument("--iids", type=int, default=1_000_000, help="at most so many idempotent IDs in all")
+    parser.add_argument("--turned-over", type=float, default=TURNED_OVER, help="how often a full window is filled anew")
     arguments = parser.parse_args()
-    if arguments.form == "compiled" and not COMPILED.is_file():
-        parser.error("there is no compiled form: make compiled")
-    kind = "compiled" if arguments.form == "compiled" else "streamd"
-    print("| producers | names of each | of so many bytes | bytes for each name |\n|---|---|---|---|")
-    for producers, names, length in ROWS:
-        took = bytes_of_a_name(kind, producers, names, length, arguments.names, arguments.turned)
-        shown = max(1, min(producers, arguments.names // names))
-        kind_of_name = "16, by IDMPAUTO" if length is None else str(length)
-        print(f"| {shown:,} | {names:,} | {kind_of_name} | {took:.0f} |", flush=True)
+    wanted = [FORMS[arguments.form]] if arguments.form else IDEMPOTENT
+    kinds = [kind for kind in all_kinds() if kind in wanted]
+    if not kinds:
+        parser.error(f"{KINDS[wanted[0]]} is not here")
+    rows = []
+    for producers, iids, length in ROWS:
+        figures = {}
+        for kind in kinds:
+            with said(f"windows: {producers:,} x {iids:,} of {length or 'IDMPAUTO'} on {kind}"):
+                figures[kind] = bytes_of_an_iid(kind, producers, iids, length, arguments.turned_over, arguments.iids)
+        rows.append(
+            {
+                "producers": max(1, min(producers, arguments.iids // iids)),
+                "iids": iids,
+                "bytes": length,
+                "figures": figures,
+            }
+        )
+    streams = max(100, min(STREAMS, arguments.iids // 50))
+    found = {
+        "about": {
+            "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "turned_over": arguments.turned_over,
+        },
+        "rows": rows,
+        "stream": {kind: bytes_of_a_stream(kind, streams) for kind in kinds},
+    }
+    print(tables_idempotence.windows(found))
+    if arguments.form is None and arguments.iids == parser.get_default("iids"):
+        (RESULTS / "windows.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        tables_speed.main()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes the speed tables of the documents and of bench/NOTES.md, from the figures in bench/results."""
+"""Writes the tables of speed and memory of the documents and of bench/NOTES.md, from the figures in bench/results."""
 
 import json
 import sys
@@ -7,10 +7,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from scripts import tables_idempotence
+from scripts.newest_redis import VERSION
+
 ROOT = Path(__file__).resolve().parent.parent
+NEWEST: Final = f"Redis {VERSION}"
 FIGURES = ROOT / "bench" / "results" / "long.json"
 GATEWAY_FIGURES = ROOT / "bench" / "results" / "mqtt.json"
 SCALE_FIGURES = ROOT / "bench" / "results" / "mqtt-scale.json"
+PROPOSAL_FIGURES = ROOT / "bench" / "results" / "proposal.json"
+WINDOW_FIGURES = ROOT / "bench" / "results" / "windows.json"
 SPARK_FIGURES = ROOT / "bench" / "results" / "spark_beside.json"
 BEGIN_MARK, END_MARK = "<!-- the {} table begins -->", "<!-- the {} table ends -->"
 
@@ -55,6 +61,15 @@ COST_ROWS: Final = {
     "IDMP, 50 clients, pipeline 16: CPU over plain": ("CPU of XADD IDMP, 50 clients, pipeline 16", "a plain XADD"),
     "IDMPAUTO, 50 clients, pipeline 16: CPU over plain": ("CPU of XADD IDMPAUTO, the same", "a plain XADD"),
     "IDMP, 1,000 producers mixed: CPU over plain": ("CPU of XADD IDMP, 1,000 producers mixed", "a plain XADD"),
+    "IDMP, 50 clients, pipeline 16: CPU": ("CPU of XADD IDMP, 50 clients, pipeline 16", NEWEST),
+    "IDMPAUTO, one field, 50 clients, pipeline 16: CPU": ("CPU of XADD IDMPAUTO, the same", NEWEST),
+    "IDMPAUTO, five fields, 50 clients, pipeline 16: CPU": ("with five fields", NEWEST),
+    "one iid again and again, 50 clients, pipeline 16: CPU": ("CPU of one duplicate again and again", NEWEST),
+    "duplicates of 8,000 iids, scattered, 50 clients, pipeline 16: CPU": ("CPU of scattered duplicates", NEWEST),
+    "IDMP, 1,000 producers mixed, 50 clients, pipeline 16: CPU": ("CPU of XADD IDMP, 1,000 producers mixed", NEWEST),
+    "memory: an iid of 20 bytes, windows turned over, 1 x 10,000": ("memory of an idempotent ID, of 10,000", NEWEST),
+    "memory: an iid of 20 bytes, windows turned over, 1,000 x 1,000": ("of 1,000 producers' 1,000 each", NEWEST),
+    "memory: a producer with one iid": ("memory of a producer with one idempotent ID", NEWEST),
 }
 # The row of the gateway's scale that is a table of its own.
 SHAPES_ROW: Final = "gateways and stores"
@@ -89,6 +104,8 @@ def tables() -> dict[tuple[Path, str], str]:
     found = json.loads(FIGURES.read_text(encoding="utf-8"))
     about, rows = found["about"], {row["name"]: row for row in found["rows"]}
     speed, notes = ROOT / "docs" / "speed.md", ROOT / "bench" / "NOTES.md"
+    idempotence = ROOT / "docs" / "idempotence.md"
+    windows = json.loads(WINDOW_FIGURES.read_text(encoding="utf-8"))
     return {
         (speed, "speed"): _long(about, rows, ROWS),
         (speed, "cost"): _costs(rows, COST_ROWS),
@@ -98,16 +115,25 @@ def tables() -> dict[tuple[Path, str], str]:
         (notes, "topics"): _topics(rows, TOPIC_ROWS),
         (ROOT / "docs" / "spark-reference.md", "speed"): _spark(json.loads(SPARK_FIGURES.read_text(encoding="utf-8"))),
         (ROOT / "README.md", "speed"): _short(rows),
+        (idempotence, "proposal"): tables_idempotence.proposal(
+            json.loads(PROPOSAL_FIGURES.read_text(encoding="utf-8"))
+        ),
+        (idempotence, "windows"): tables_idempotence.windows(windows),
+        (ROOT / "docs" / "operations.md", "memory"): tables_idempotence.memory(rows, windows),
     }
 
 
 def _long(about: dict[str, Any], rows: dict[str, Any], names: Iterable[str]) -> str:
+    newest = any("newest_per_s" in rows[name] for name in names)
+    kinds = ["pure", "compiled", "redis-server", *([NEWEST] if newest else [])]
+    over = ["pure / redis", "compiled / redis", *([f"pure / {NEWEST}", f"compiled / {NEWEST}"] if newest else [])]
     lines = [f"`make bench-long` of {about['date']}, Python {about['python']}, {about['cpus']} cores:", ""]
-    lines += ["| | pure | compiled | redis-server | pure / redis | compiled / redis |", "|---|---|---|---|---|---|"]
+    lines += [f"| | {' | '.join([*kinds, *over])} |", "|---" * (1 + len(kinds) + len(over)) + "|"]
     for name in names:
         row = rows[name]
-        rates = [row[f"{kind}_per_s"] for kind in ("streamd", "compiled", "redis")]
-        cells = [*(f"{rate:,.0f}/s" for rate in rates), *_ratios(row)]
+        servers = ("streamd", "compiled", "redis", "newest")[: len(kinds)]
+        cells = [f"{row[f'{kind}_per_s']:,.0f}/s" if f"{kind}_per_s" in row else "–" for kind in servers]
+        cells += [*_ratios(row), *(_ratios(row, ("over_newest", "compiled_over_newest")) if newest else [])]
         lines.append(f"| {ROWS[name] or name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -123,8 +149,9 @@ def _short(rows: dict[str, Any]) -> str:
 def _costs(rows: dict[str, Any], names: dict[str, tuple[str, str]]) -> str:
     lines = ["| | over that of | pure | compiled |", "|---|---|---|---|"]
     for name, (called, other) in names.items():
-        ratios = [f"{rows[name][key]:.2f}" if key in rows[name] else "–" for key in ("ratio", "compiled_ratio")]
-        lines.append(f"| {called} | {other} | {' | '.join(ratios)} |")
+        keys = ("over_newest", "compiled_over_newest") if other == NEWEST else ("ratio", "compiled_ratio")
+        if any(key in rows.get(name, ()) for key in keys):
+            lines.append(f"| {called} | {other} | {' | '.join(_ratios(rows[name], keys))} |")
     return "\n".join(lines)
 
 
@@ -239,8 +266,8 @@ def _topics(rows: dict[str, Any], names: dict[str, tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _ratios(row: dict[str, Any]) -> list[str]:
-    return [f"{row[name]:.2f}" for name in ("ratio", "compiled_ratio")]
+def _ratios(row: dict[str, Any], names: tuple[str, ...] = ("ratio", "compiled_ratio")) -> list[str]:
+    return [f"{row[name]:.2f}" if row.get(name) is not None else "–" for name in names]
 
 
 def shown(text: str, name: str) -> str:

@@ -39,8 +39,8 @@ WAYS = (
     ),
     Way(
         "note a record",
-        ("State.record", "_add_one", "_append_entries", "_append_rows", "_put", "del_", "record_owned",
-         "record_removed", "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
+        ("State.record", "_add_one", "_append_entries", "_append_rows", "_append_to_each", "_put", "del_",
+         "record_owned", "record_removed", "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
         calling=r"\brecords(\.append\((\(|ColumnsRecord)| \+= (\[|rows))",
     ),
     Way(
@@ -73,8 +73,8 @@ WAYS = (
     ),
     Way(
         "record an idempotent ID",
-        ("IdmpTable._record_few", "IdmpTable.lookup_or_record", "IdmpTable.lookup_or_record_columns",
-         "IdmpTable.record", "IdmpTable.record_run"),
+        ("IdmpTable._record_few", "IdmpTable._record_new", "IdmpTable.lookup_or_record",
+         "IdmpTable.lookup_or_record_columns", "IdmpTable.record", "IdmpTable.record_run"),
         named=r"IdmpTable\._?(lookup_or_)?record\w*",
     ),
 )  # fmt: skip

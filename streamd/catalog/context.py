@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streamd.catalog.engine_ports import Permissions, Services
-from streamd.connected.blocking import BLOCKED
+from streamd.connected.blocking import BLOCKED, Line
 from streamd.connected.client import Client
 from streamd.connected.filter_table import Filtering
 from streamd.connected.state import State
@@ -172,20 +172,22 @@ class Context(Client):
         timeout_ms: int,
         attempt: Callable[[], Reply],
         on_timeout: Reply = None,
-        line: bytes | None = None,
+        line: Line | None = None,
         filtering: Filtering | None = None,
         late: Callable[[], Reply] | None = None,
+        least_id: int = 0,
     ) -> Reply:
         """Park the client until `attempt` gives a reply; return what the handler must return.
 
         attempt: tries the command again when one of `keys` may serve it, clients in the order they came; returns the
         reply, or BLOCKED to go on waiting. timeout_ms: 0 waits for ever. In a transaction or a script no command
-        blocks, and `on_timeout` is returned at once. line, filtering, late: see Waiter.
+        blocks, and `on_timeout` is returned at once. line, filtering, late, least_id: see
+        Waiter.
         """
         if self.in_unit:
             return on_timeout
         deadline_ms = None if timeout_ms == 0 else self.state.clock.monotonic_ms() + timeout_ms
-        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout, line, filtering)
+        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout, line, filtering, least_id)
         assert self.waiter is not None
         self.waiter.late = late
         return BLOCKED

@@ -11,7 +11,7 @@ from streamd.cold.rows import Rows
 from streamd.cold.seen_nodes import ids_of
 from streamd.cold.sieve import next_rows, runs_for
 from streamd.stream.log.absent import Absent
-from streamd.stream.log.runs import Passed
+from streamd.stream.log.runs import NodeRun, Passed
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import FULL, SegmentList
 from streamd.stream.search.patterns import EntryFilter
@@ -344,18 +344,18 @@ class ColdList(SegmentList):
         if len(self.segments) > self.head and end > rows.end:
             yield from SegmentList.runs(self, start, end, False)
 
-    def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:
+    def read_first(self, start: int, end: int, count: int, parts: list[bytes], found: list[NodeRun] | None) -> int:
         """Append the RESP of the first entries; see SegmentList. Raises: Absent."""
         left, end_of_rows = count, self.rows.end
         if start <= end_of_rows:
             try:
-                left = self.rows.read_first(start, end, left, parts, ids)
+                left = self.rows.read_first(start, end, left, parts, found)
             except Absent:
                 self.rows.require(start, end, count, False)  # all that is needed, for one wait
                 raise
             if left <= 0 or end <= end_of_rows:
                 return count - left
-        return count - left + super().read_first(start, end, left, parts, ids)
+        return count - left + super().read_first(start, end, left, parts, found)
 
     def own(self, segment: Segment) -> Segment:
         """Return a segment for changing; one of a block is as it is, since only notes of it are changed."""

@@ -1,5 +1,6 @@
 """The RESP of the entries in the nodes of a block."""
 
+from streamd.stream.log.runs import NodeRun
 from streamd.stream.log.segment import Segment
 
 
@@ -10,11 +11,11 @@ def read_nodes(
     end: int,
     left: int,
     parts: list[bytes],
-    ids: list[int] | None,
+    found: list[NodeRun] | None,
     keeps: bool,
 ) -> int:
     """Append the RESP of the first `left` entries from ID `start` to `end` in the segments from `index` on, and their
-    IDs to `ids`; return how many of `left` are still to be read.
+    runs to `found`; return how many of `left` are still to be read.
 
     keeps: whether the segment cache may keep the RESP. (Else this is what `SegmentList.read_first` does.)
     """
@@ -30,8 +31,8 @@ def read_nodes(
             if run_low < run_high:
                 read = segment.read if keeps or segment.encoded is not None else segment.encode
                 parts.append(read(run_low, run_high))
-                if ids is not None:
-                    ids += segment.ids(run_low, run_high)
+                if found is not None:
+                    found.append((segment, run_low, run_high))
                 left -= run_high - run_low
         if is_last or left <= 0:
             break

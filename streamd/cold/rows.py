@@ -8,6 +8,7 @@ from streamd.cold.files import SegmentFile
 from streamd.cold.node_replies import read_nodes
 from streamd.cold.seen_nodes import first_id_of, is_in, without
 from streamd.cold.stretch import Stretch
+from streamd.stream.log.runs import NodeRun
 from streamd.stream.log.segment import Segment
 
 
@@ -349,8 +350,8 @@ class Rows:
 
     # Reading.
 
-    def read_first(self, start: int, end: int, left: int, parts: list[bytes], ids: list[int] | None) -> int:
-        """Append the RESP of the first `left` entries from ID `start` to `end`, and their IDs; return how many are
+    def read_first(self, start: int, end: int, left: int, parts: list[bytes], found: list[NodeRun] | None) -> int:
+        """Append the RESP of the first `left` entries from ID `start` to `end`, and their runs; return how many are
         still to be read. Raises: Absent.
 
         The RESP of blocks that pass by is not kept.
@@ -372,7 +373,7 @@ class Rows:
                 first = 0
                 while first < len(nodes) and nodes[first].last_id < start:
                     first += 1
-                left = read_nodes(nodes, first, start, end, left, parts, ids, keeps)
+                left = read_nodes(nodes, first, start, end, left, parts, found, keeps)
                 if left <= 0:
                     return 0
                 row += 1

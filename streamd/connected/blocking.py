@@ -33,6 +33,7 @@ class Owner(Protocol):
 
 
 Who = TypeVar("Who", bound=Owner)
+Line = tuple[bytes, bool]
 
 
 class Waiter(Generic[Who]):
@@ -45,6 +46,7 @@ class Waiter(Generic[Who]):
     retry_ms: the wall time of another attempt even if no key becomes ready; None for no such attempt.
     line: the name shared by waiters that take entries from each other: if one gets nothing, all behind it get nothing.
         None for other waiters.
+    least_id: the least ID of an entry that may serve it, 0 or AT_END; see Database.waiting.
     filtering: the filter of a waiter for some of a stream's entries; None for other waiters.
     is_reading: its request runs again once blocks of segment files were read; for others the client is not blocked.
     """
@@ -59,6 +61,7 @@ class Waiter(Generic[Who]):
         "is_reading",
         "keys",
         "late",
+        "least_id",
         "line",
         "number",
         "on_timeout",
@@ -75,8 +78,9 @@ class Waiter(Generic[Who]):
         deadline_ms: int | None,
         attempt: Callable[[], Reply],
         on_timeout: Reply,
-        line: bytes | None = None,
+        line: Line | None = None,
         filtering: Filtering | None = None,
+        least_id: int = 0,
     ) -> None:
         self.number = number
         self.client = client
@@ -90,6 +94,7 @@ class Waiter(Generic[Who]):
         self.request: list[bytes] = []
         self.line = line
         self.filtering = filtering
+        self.least_id = least_id
         self.is_reading = False
         self.late: Callable[[], Reply] | None = None
 
@@ -104,7 +109,7 @@ class BlockedClients(Generic[Who]):
 
     def __init__(self) -> None:
         # The waiters of a key without a filter, by line, first come first.
-        self._by_key: dict[tuple[int, bytes], dict[bytes | None, dict[Waiter[Who], None]]] = {}
+        self._by_key: dict[tuple[int, bytes], dict[Line | None, dict[Waiter[Who], None]]] = {}
         # The waiters of a key with a filter.
         self._filtered: dict[tuple[int, bytes], FilterTable] = {}
         self._deadlines: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
@@ -124,16 +129,17 @@ class BlockedClients(Generic[Who]):
         deadline_ms: int | None,
         attempt: Callable[[], Reply],
         on_timeout: Reply,
-        line: bytes | None = None,
+        line: Line | None = None,
         filtering: Filtering | None = None,
+        least_id: int = 0,
     ) -> None:
         """Park a client until one of `keys` serves it or the monotonic time `deadline_ms` comes.
 
-        line: see Waiter; only for clients that wait for one key. filtering: see Waiter.
+        line: see Waiter; only for clients that wait for one key. filtering, least_id: see Waiter.
         """
         self._numbers += 1
         keys = tuple(dict.fromkeys(keys))
-        waiter = Waiter(self._numbers, client, db, keys, deadline_ms, attempt, on_timeout, line, filtering)
+        waiter = Waiter(self._numbers, client, db, keys, deadline_ms, attempt, on_timeout, line, filtering, least_id)
         assert line is None or len(waiter.keys) == 1
         client.waiter = waiter
         self.count += 1
@@ -145,7 +151,7 @@ class BlockedClients(Generic[Who]):
                 if place not in self._filtered:
                     self._filtered[place] = FilterTable(_stream(db, key))
                 self._filtered[place].add(waiter, filtering, filtering.start_of(key))
-            db.waiting[key] = db.waiting.get(key, 0) + 1
+            db.waiting[key] = _least({least_id, db.waiting.get(key, least_id)})
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
@@ -176,9 +182,9 @@ class BlockedClients(Generic[Who]):
             return
         self.count -= 1
         for key in waiter.keys:
-            self._remove_from((waiter.db.index, key), waiter)
-            waiter.db.waiting[key] -= 1
-            if not waiter.db.waiting[key]:
+            place = (waiter.db.index, key)
+            self._remove_from(place, waiter)
+            if place not in self._by_key and place not in self._filtered:
                 del waiter.db.waiting[key]
         if waiter.deadline_ms is not None:
             self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
@@ -215,12 +221,25 @@ class BlockedClients(Generic[Who]):
         """Note that `key` may serve its waiters; they are served when the running command has ended."""
         self.ready[(db.index, key)] = db
 
+    def try_at_any_change(self, waiter: Waiter[Who]) -> None:
+        """Have a waiter tried at the next change of its keys, whatever it waits for."""
+        for key in waiter.keys:
+            waiter.db.waiting[key] = 0
+
     def serve(self, db: Database, key: bytes, attempt: Callable[[Waiter[Who]], None]) -> None:
         """Try the waiters of a key, first come first; in a line, stop behind the first waiter that goes on waiting.
 
         attempt: removes a waiter that it serves. (If 500 consumers of a group wait and an entry comes, two are tried,
         not 500.)
         """
+        self._serve(db, key, attempt)
+        lines = self._by_key.get((db.index, key))
+        if lines is not None and (db.index, key) not in self._filtered:
+            least_ids = {waiter.least_id for waiter in lines.get(None, ())}
+            least_ids.update([next(iter(line)).least_id for name, line in lines.items() if name is not None])
+            db.waiting[key] = _least(least_ids)
+
+    def _serve(self, db: Database, key: bytes, attempt: Callable[[Waiter[Who]], None]) -> None:
         lines, table = self._by_key.get((db.index, key), {}), self._filtered.get((db.index, key))
         # All waiters without a line, which take nothing from each other; of each line the first waiter.
         next_ones = [(waiter.number, waiter) for waiter in lines.get(None, ())]
@@ -265,6 +284,11 @@ class BlockedClients(Generic[Who]):
     def due(self, monotonic_ms: int) -> list[Waiter[Who]]:
         """Return the waiters whose deadline has come, earliest first."""
         return [row[2] for row in self._deadlines.irange_key(None, (monotonic_ms, 2**63))]
+
+
+def _least(ids: set[int]) -> int:
+    """Return the least ID of an entry that may serve one of several waiters, by theirs."""
+    return max(0, min(ids)) if len(ids) > 1 else ids.pop()
 
 
 def _stream(db: Database, key: bytes) -> Stream | None:

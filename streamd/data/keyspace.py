@@ -16,6 +16,9 @@ from streamd.data.types import STREAM, KeyValue, T, ValueType, type_of
 if TYPE_CHECKING:
     from streamd.stream.stream import Stream
 
+# A client that waits may be served at the end of a run of entries, instead of behind the first of them.
+AT_END: Final = -1
+
 # So many fields whose time has passed are removed between two looks at the time that this takes.
 _FIELDS_AT_ONCE: Final = 64
 
@@ -37,7 +40,8 @@ class Database:
     set_aside: expired keys whose removal failed by a bug, until the monotonic time `set_aside_until_ms`.
     followers: the followers of keys, in any database. followed: the keys with followers, in which a write looks up its
         own key: followers.keys, or every key while there are events.
-    waiting: the keys that blocked clients wait for (counted by the owner of the blocked clients).
+    waiting: each key that blocked clients wait for -> the least ID of an entry that may serve one of them; 0: any
+        change may; AT_END: any entry may, also behind a run of entries. (Kept by the owner of the blocked clients.)
     keeps_expired: expired keys are hidden, but stay until the primary removes them.
     trash: large removed values, to be freed in slices.
     on_ready(db, key): a key that a client waits for may have become useful.

@@ -121,5 +121,5 @@ def _elements(value: object) -> int:
     if isinstance(value, IdmpTable):
         return value.iids_tracked
     if isinstance(value, Chunk):
-        return len(value.ids)
+        return len(value.stamps)
     return _ELEMENTS_MIN + 1 if isinstance(value, Deadlines) else 1

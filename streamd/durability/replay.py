@@ -6,6 +6,7 @@ from typing import cast
 from streamd.base.errors import CommandError
 from streamd.catalog import COMMANDS, Command, Context, QuickTable, Services
 from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, applies
+from streamd.commands.stream.xack import apply_acknowledgements
 from streamd.commands.stream.xadd import apply_columns
 from streamd.configuration.server_options import OPTIONS
 from streamd.connected.state import State
@@ -91,11 +92,12 @@ class Replay:
         return None
 
     def take_columns(self, db_index: int, places: Sequence[Column], count: int) -> bool:
-        """Apply so many records, given by the places of their words, if they add entries of one stream; return whether
-        that is so: else nothing has happened.
+        """Apply so many records, given by the places of their words, if they add entries of one stream, or acknowledge
+        one each of one group; return whether that is so: else nothing has happened.
         """
         self._applying.select(db_index)
-        return apply_columns(self._applying, places, count)
+        applying = self._applying
+        return apply_columns(applying, places, count) or apply_acknowledgements(applying, places, count)
 
     def _repeat(self, db_index: int, words: list[bytes]) -> str | None:
         """Repeat a command that records itself."""

@@ -130,6 +130,8 @@ class Access:
                 # Who has not said a password need not say one while `default` needs none, and must when it does again.
                 client.authenticated = client.has_logged_in or (user is default and user.is_open)
                 self._become(client, user)
+                if client.waiter is not None:
+                    self._state.blocked.try_at_any_change(client.waiter)
 
     # -- users --------------------------------------------------------------------------------------------------------
 

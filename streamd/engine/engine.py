@@ -40,7 +40,7 @@ from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
 from streamd.resp.template import RequestRows
-from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
+from streamd.resp.types import NO_REPLY, Parts, Raw, Reply, Sliced
 from streamd.stream.log.absent import Absent
 
 
@@ -75,7 +75,8 @@ class Engine:
         self.calls = Calls(self.state, self.commands)
         self.careful = Careful(self.state, self.commands, self.calls)
         self.whole_transactions = WholeTransactions(self.commands, self.calls)
-        self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
+        nobody = Context(self.state, self, NOBODY)
+        self.gathering = Gathering(nobody, self.calls, self.run, self._end_units, self.serve_and_resume)
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.absences = Absences(
             self.state, self.calls, self.unblock, self.serve, self._resume, lambda: self.want_turn()
@@ -181,6 +182,8 @@ class Engine:
                         then_ns = calls.now_ns
                         if state.records:
                             self._end_units((client,))
+                        if state.blocked.ready:
+                            self._serve_ready()
                         if at >= look and then_ns - started_ns >= TURN_US * 1000:
                             break
                         continue
@@ -372,7 +375,10 @@ class Engine:
         assert isinstance(client, Context)
         self.state.blocked.remove(waiter)
         if reply is not NO_REPLY and (client.reply_mode == "on" or client.wants_reply()):
-            self.state.guard(client, "the reply at the end of a wait", client.reply, reply)
+            if type(reply) is Raw and client.unfinished is None:
+                client.out.append(reply.data)  # as `reply` does
+            else:
+                self.state.guard(client, "the reply at the end of a wait", client.reply, reply)
         self.state.wants_flush(client)
         self._resumed.append(client)
 

@@ -11,8 +11,8 @@ from streamd.resp.reply_ends import deal_replies
 from streamd.resp.template import RequestColumns, Sent, joined, rows_of
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
-# replies is what eight cost.
-RUN_MIN: Final = 8
+# replies is what six cost.
+RUN_MIN: Final = 6
 
 # A longer pipeline gains nothing either, and when so many requests have come together they are executed.
 PIPELINE_MAX: Final = 128
@@ -48,14 +48,16 @@ class Gathering:
         calls: Calls,
         run: Callable[[Context, list[list[bytes]]], None],
         end_units: Callable[[Iterable[Client]], None],
+        serve: Callable[[], None],
     ) -> None:
         """collector: takes the replies of a batch. run: executes requests as if they had not been gathered. end_units:
-        hands over to the journal the changes of a batch of some clients' requests.
+        hands over to the journal the changes of a batch of some clients' requests. serve: serves waiters of ready keys.
         """
         self._state = collector.state
         self._calls = calls
         self._run = run
         self._end_units = end_units
+        self._serve = serve
         self._clients: list[Context] = []
         self._parts: list[Sent] = []  # the requests of each client
         self._firsts: list[list[bytes]] = []  # the first request of each part, or the words that all of it share
@@ -185,7 +187,8 @@ class Gathering:
                 end += 1
             return end
         like = first[:3]
-        while end < total and firsts[end][1] == like[1] and firsts[end][:3] == like:
+        # (Those of one template share the list.)
+        while end < total and (firsts[end] is first or (firsts[end][1] == like[1] and firsts[end][:3] == like)):
             end += 1
         return end
 
@@ -242,4 +245,6 @@ class Gathering:
                 to_flush.append(client)
         if state.records is not None and clients:
             self._end_units(clients)
+        if state.blocked.ready:
+            self._serve()
         return taken

@@ -19,8 +19,8 @@ def find(
     producer has no larger window.
     """
     first = larger.get(pids[0])
-    if first is None:
-        return None
+    if first is None or first.find(iids[0]) is None:
+        return None  # at once: mostly all are new
     if pids.count(pids[0]) == len(pids):
         known = [*map(first.entries.get, iids)] if isinstance(first, IndexedWindow) else [*map(first.find, iids)]
     else:

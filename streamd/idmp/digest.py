@@ -59,29 +59,32 @@ def idmpauto_iids(names: tuple[bytes, ...], values: Sequence[bytes]) -> Sequence
         parts = [values[at : at + width * _LANES_MAX] for at in range(0, len(values), width * _LANES_MAX)]
         return [iid for part in parts for iid in idmpauto_iids(names, part)]
     all_low, all_lowest, all_others, split = _lanes(count)
-    # Sums have the lower half of 128 bits, in which those of up to 2**64 pairs do not run over into the next lane.
-    sum_low = sum_high = xor = 0
-    for place, field in enumerate(names):
-        digests = _column_digests(field, values[place::width])
-        digests.reverse()  # the first one in the lowest bits
-        together = _int(b"".join(digests), "big")
-        xor ^= together
-        if width > 1:
-            sum_low += together & all_low
-            sum_high += together >> 64 & all_low
+    if width == 1:
+        xor = sums = _digests(names[0], values)
+    else:
+        # Sums have the lower half of 128 bits, in which those of up to 2**64 pairs do not run over into the next lane.
+        sum_low = sum_high = xor = 0
+        for place, field in enumerate(names):
+            digests = _digests(field, values[place::width])
+            sum_low += digests & all_low
+            sum_high += digests >> 64 & all_low
+            xor ^= digests
+        sums = sum_low & all_low | (sum_high & all_low) << 64
     swapped = xor >> 64 & all_low | (xor & all_low) << 64
-    rotated = swapped << 1 & all_others | swapped >> 63 & all_lowest
-    sums = sum_low & all_low | (sum_high & all_low) << 64 if width > 1 else xor
-    mixed = sums ^ rotated
+    mixed = sums ^ (swapped << 1 & all_others | swapped >> 63 & all_lowest)
     return split(mixed.to_bytes(16 * count, "little"))
 
 
-def _column_digests(field: bytes, values: Sequence[bytes]) -> list[bytes]:
-    """Return the digests of the pairs of a field and each value."""
-    if len(field) + len(values[0]) + len(values[-1]) > _JOIN_BYTES_MAX:  # by a look at two
-        return [_long_pair_digest(field, value) for value in values]
-    digest, head = xxh3_128_digest, field + _pack_length(len(field))
-    return [digest(head + value) for value in values]
+def _digests(field: bytes, values: Sequence[bytes]) -> int:
+    """Return the digests of the pairs of a field and each value side by side, the first one in the lowest bits."""
+    length = len(field)
+    if length > 255 or len(values[0]) + len(values[-1]) > _JOIN_BYTES_MAX:  # by a look at two
+        digests = [_long_pair_digest(field, value) for value in values]
+    else:
+        head = field + _LENGTHS[length]
+        digests = [xxh3_128_digest(head + value) for value in values]
+    digests.reverse()
+    return _int(b"".join(digests), "big")
 
 
 # So many entries are mixed together.

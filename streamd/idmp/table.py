@@ -216,14 +216,11 @@ class IdmpTable(Windows):
         return done
 
     def known_columns(self, pids: Sequence[bytes], iids: Sequence[bytes], now_ms: int) -> list[int] | None:
-        """Return the IDs of the entries that some (pid, iid) made, as `lookup` does, if all are remembered, as where a
-        batch is sent again; else None, or where several producers have windows of bytes.
+        """Return the IDs of the entries that some (pid, iid) made, as `lookup` does; None unless all are remembered, as
+        for a batch that is sent again: in larger windows, or few iids of one producer in any.
         """
         pid = pids[0]
-        if self.lookup(pid, iids[0], now_ms) is None:
-            return None  # mostly all are new
-        is_larger = pid in self._larger and len({*iids[:_LOOKED_AT]}) >= _DISTINCT_MIN
-        if not is_larger and pids.count(pid) == len(pids):
+        if iids[0] in iids[1:_LOOKED_AT] and pids.count(pid) == len(pids):
             known: dict[bytes, int] = {}
             for iid in {*iids}:
                 known_id = self.lookup(pid, iid, now_ms)

@@ -316,11 +316,21 @@ class FileReader:
         return self._window[at : at + length]
 
 
+# Of the commands behind a note, about.
+_SHORT_BYTES = 1_024
+
+
 def parse_command(data: bytes, at: int) -> tuple[list[bytes], int]:
     """Return `(words, place of the next)` of the command at `at`. Raises: Incomplete, Malformed."""
     count, at = _number(data, at, b"*")
     if count == 0:
         raise Malformed("a command has no words")
+    # (Most are short. If all lines between CRLF are what lengths and words would make, they are that.)
+    some = data[at : at + _SHORT_BYTES]
+    lines = some.split(b"\r\n", min(2 * count, _SHORT_BYTES))
+    words = lines[1:-1:2]
+    if len(words) == count and lines[:-1:2] == [b"$%d" % len(word) for word in words]:
+        return words, at + len(some) - len(lines[-1])
     words = []
     for _ in range(count):
         length, at = _number(data, at, b"$")

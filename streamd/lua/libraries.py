@@ -162,7 +162,7 @@ class Libraries(Programs):
 
     def flush(self) -> None:
         """Remove all libraries."""
-        self._drop()
+        self.drop()
         self.by_name.clear()
         self._functions.clear()
 

@@ -98,7 +98,7 @@ class Programs:
         if runtime is None or runtime.bytes_max != self.bytes_max:
             from streamd.lua.runtime import Runtime  # with the first script: a start need not wait for it
 
-            self._drop()
+            self.drop()
             try:
                 runtime = self._runtime = Runtime(self.bytes_max, self._ticked, COLLECT_BYTES, self.has_libraries)
             except NoLua:
@@ -115,9 +115,10 @@ class Programs:
         if not runtime.is_spent and runtime.used_bytes() > runtime.idle_bytes_max:
             runtime.collect()
         if runtime.is_spent or runtime.used_bytes() > runtime.idle_bytes_max:
-            self._drop()
+            self.drop()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Free the Lua state, which the next program makes anew; no program may be running."""
         runtime, self._runtime = self._runtime, None
         for program in self._compiled():
             program.function = program.runtime = None

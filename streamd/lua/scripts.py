@@ -97,7 +97,7 @@ class Scripts(Programs):
 
     def flush(self) -> None:
         """Forget all scripts."""
-        self._drop()
+        self.drop()
         self._by_sha.clear()
         self._by_source.clear()
 

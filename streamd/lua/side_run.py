@@ -108,3 +108,9 @@ class SideRun:
         assert self.is_paused
         self._host = self._current()
         return self._switch()
+
+    def close(self) -> None:
+        """End the stack, which no work may be using; what its frames refer to is free then."""
+        if self._worker is not None and self._thread_id == threading.get_ident():
+            self._worker.throw()
+        self._worker = self._host = None

@@ -239,6 +239,7 @@ class Server:
         if self._moving is not None:
             self._moving.close()
             self._moving = None
+        self.engine.scripts.close()
         if self.persistence is not None:
             failure = self.persistence.close()
             self.engine.state.replication = Alone(self.engine.state.run_id)

@@ -155,6 +155,7 @@ class FastDecoder(Decoder):
             self.feed(data)
             return self.take()
         size, shape, template = len(data), self._shape, self._template
+        few: Template | None = None
         if shape is not None and size == shape.size_bytes:
             if int.from_bytes(data, "little") & shape.mask == shape.headers:
                 return [list(shape.cut_words(data))]
@@ -165,11 +166,18 @@ class FastDecoder(Decoder):
                 if columns is not None:
                     self._chunk_bytes = -1
                     return columns.rows() if template.is_asked_for_rows else columns
+            else:
+                few = template
         self._data = data
         requests = self.take()
         if size != self._chunk_bytes:
             self._chunk_bytes = size
-        elif requests and not self._data:
+        elif (
+            requests
+            and not self._data
+            # (To learn again and again from few that are not to be cut would take as long as to execute them.)
+            and (few is None or size != len(requests) * few.size_bytes or requests[0][0] != few.words[0])
+        ):
             self._learn(requests)
         return requests
 

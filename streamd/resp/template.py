@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from operator import attrgetter
 from struct import Struct
-from typing import Final
+from typing import Final, cast
 
 # So many bytes of a chunk are cut at once.
 _BLOCK_BYTES_MAX: Final = 8 * 1024
@@ -58,19 +58,26 @@ class Template:
             return None
         if not self.places:
             return RequestColumns(self, count, ()) if data == self._pieces[0] * count else None
+        if len(data) <= _BLOCK_BYTES_MAX or count == 1:
+            own = self._cut_block(data, count)
+            return None if own is None else RequestColumns(self, count, own)
         step = max(_BLOCK_BYTES_MAX // size, 1)
         found: tuple[bytes, ...] = ()
         for at in range(0, count, step):
-            block = data[at * size : (at + step) * size] if count > step else data
-            cut_own, pieces = self._block(min(step, count - at))
-            own = cut_own(block)
-            # To put it together again and compare it once takes less than to cut out and compare each piece.
-            woven = pieces[:]
-            woven[1::2] = own
-            if b"".join(woven) != block:
+            own = self._cut_block(data[at * size : (at + step) * size], min(step, count - at))
+            if own is None:
                 return None
-            found = own if count <= step else found + own
+            found += own
         return RequestColumns(self, count, found)
+
+    def _cut_block(self, block: bytes, count: int) -> tuple[bytes, ...] | None:
+        """Return the own words of `count` requests; None if they are not of this template."""
+        cut_own, pieces = self._block(count)
+        own = cut_own(block)
+        # To put it together again and compare it once takes less than to cut out and compare each piece.
+        woven = pieces[:]
+        woven[1::2] = own
+        return own if b"".join(woven) == block else None
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (templates are few, and stay for a while)
     def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], list[bytes]]:
@@ -142,6 +149,7 @@ Requests = RequestRows | RequestColumns
 # Requests as a client sent them. (An object around each list would take a tenth of an XADD's time, 50 clients.)
 Sent = list[list[bytes]] | RequestColumns
 _own_words: Final = attrgetter("own")
+_template_of: Final = attrgetter("template")
 
 
 def rows_of(sent: Sent) -> list[list[bytes]]:
@@ -151,16 +159,16 @@ def rows_of(sent: Sent) -> list[list[bytes]]:
 
 def joined(parts: Sequence[Sent]) -> Requests:
     """Return the requests of all parts, one part's behind the other's: columns, if all are of one template."""
-    if RequestColumns not in {*map(type, parts)}:
+    kinds = {*map(type, parts)}
+    if RequestColumns not in kinds:
         return RequestRows([*chain.from_iterable(parts)])  # type: ignore[arg-type]
-    columns = [part for part in parts if isinstance(part, RequestColumns)]
-    template = columns[0].template
-    if len(columns) < len(parts) or any(other.template is not template for other in columns):
+    if len(kinds) > 1 or len({*map(_template_of, parts)}) > 1:
         return RequestRows([*chain.from_iterable(map(rows_of, parts))])
-    if len(parts) == 1:
+    columns = cast("Sequence[RequestColumns]", parts)
+    if len(columns) == 1:
         return columns[0]
     own = tuple(chain.from_iterable(map(_own_words, columns)))
-    return RequestColumns(template, sum([other.count for other in columns]), own)
+    return RequestColumns(columns[0].template, sum([other.count for other in columns]), own)
 
 
 _kept: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)

@@ -8,6 +8,7 @@ from streamd.base.limits import LARGE_REPLY_BYTES, READ_AHEAD_BYTES, SLICED_ITEM
 from streamd.resp.types import LongArray, Parts, Pause, Raw
 from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
+from streamd.stream.log.runs import NodeRun
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.tail import Tail
 from streamd.stream.wire.entry_encoder import encode_entry
@@ -175,8 +176,8 @@ class ReadBudget:
         self.spend(1)
         return True
 
-    def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, Parts | LongArray]:
-        """Return (the number, the array) of the entries from `start` to `end` within the limits; `ids` gets the IDs."""
+    def take(self, log: Log, start: int, end: int, found: list[NodeRun] | None = None) -> tuple[int, Parts | LongArray]:
+        """Return (the number, the array) of the entries from `start` to `end` within the limits. found: gets runs."""
         count = self.entries_left
         if self._bytes_left is not None:
             count = 0
@@ -188,13 +189,13 @@ class ReadBudget:
             return 0, Parts([b"*0\r\n"])
         many = long_array(log, start, end, count)
         if many is not None:
-            if ids is not None:
+            if found is not None:
                 log.require(start, end, many[0])
-                ids += log.ids_between(start, end, many[0])
+                found += log.runs(start, end, many[0])
             if self._bytes_left is None:
                 self.spend(many[0])
             return many
-        entries, parts = log.encode_parts(start, end, count, ids=ids)
+        entries, parts = log.encode_parts(start, end, count, found=found)
         if self._bytes_left is None:
             self.spend(entries)
         return entries, Parts([b"*%d\r\n" % entries, *parts])

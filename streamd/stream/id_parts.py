@@ -43,6 +43,13 @@ def ids_behind(first_id: int, stamps: Iterable[int]) -> list[int]:
     return [first_id + (stamp << 64) for stamp in stamps]
 
 
+def ids_of_columns(ms: int, stamps: Iterable[int], seqs: Iterable[int] | int) -> list[int]:
+    """Return entry IDs: `ms` is to be added to the milliseconds of each; seqs: one for all, or the seq of each."""
+    if isinstance(seqs, int):
+        return ids_behind((ms << 64) + seqs, stamps)
+    return [(ms + stamp << 64) + seq for stamp, seq in zip(stamps, seqs)]  # noqa: B905 (equally long)
+
+
 def runs_of(ids: Iterable[int]) -> list[tuple[int, int]]:
     """Return some entry IDs, in their order, as runs that count up by one: `(the first ID, the number of IDs)`."""
     runs: list[tuple[int, int]] = []

@@ -1,6 +1,6 @@
 """The stream: a log with its counters, consumer groups and idempotence table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Final
 
@@ -139,26 +139,29 @@ class Stream:
                 return self.entries_added - len(log) + 1
         return None
 
-    def advance(self, group: Group, ids: list[int]) -> None:
-        """Note that the next entries, `ids` ascending, were delivered to a group.
+    def advance(self, group: Group, ends: tuple[int, int], entries: int, ids_of: Callable[[], list[int]]) -> None:
+        """Note that the next entries, so many, were delivered to a group; ends: their first and last ID.
+
+        ids_of: returns the IDs of all, ascending; it is called if these must be looked at one by one.
 
         Source: `entries-read` of Redis 7.4 is counted up while no entry behind the group was deleted, else estimated.
         """
-        if ids[-1] <= group.last_id:
+        first_id, last_id = ends
+        if last_id <= group.last_id:
             return
         simple = not self.max_deleted_id or self.log.begins_behind(self.max_deleted_id)
-        if simple and group.last_id < ids[0]:
+        if simple and group.last_id < first_id:
             if group.entries_read is None or self.log.begins_behind(group.last_id):
-                read = self.entries_up_to(ids[0])
+                read = self.entries_up_to(first_id)
                 if read is not None:
-                    group.entries_read = min(read + len(ids) - 1, _COUNT_MAX)
-                    group.last_id = ids[-1]
+                    group.entries_read = min(read + entries - 1, _COUNT_MAX)
+                    group.last_id = last_id
                     return
             else:
-                group.entries_read = min(group.entries_read + len(ids), _COUNT_MAX)
-                group.last_id = ids[-1]
+                group.entries_read = min(group.entries_read + entries, _COUNT_MAX)
+                group.last_id = last_id
                 return
-        for entry_id in ids:
+        for entry_id in ids_of():
             if entry_id > group.last_id:
                 if group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
                     group.entries_read = min(group.entries_read + 1, _COUNT_MAX)

@@ -9,6 +9,7 @@ from streamd.cold.block import BLOCK_BYTES, Block, check, decode, grouped, store
 from streamd.cold.codec import AS_SEALED, ZSTD
 from streamd.cold.format import Damaged, Unreadable
 from tests.cold.sealed import MS, entry_id, every_kind, sealed, stored
+from tests.examples import examples
 
 SALT, OFFSET, PATH = 0x1234_5678_9ABC_DEF0, 4096, "dir/appendonly.aof.7.seg"
 KINDS = dict(every_kind())
@@ -54,7 +55,7 @@ steps = st.tuples(st.integers(0, 1 << 20), st.integers(0, 3), st.lists(texts, mi
 
 
 @given(st.lists(steps, min_size=1, max_size=30), st.integers(1, 12), st.sampled_from([AS_SEALED, ZSTD]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_segments_of_any_entries_come_back(entries, node, form):
     if not codec.is_available(form):
         form = AS_SEALED

@@ -13,7 +13,7 @@ from tests.cold.property.histories import as_text, replay, shorten, write_and_ru
 from tests.cold.property.pair import Step
 
 pytestmark = pytest.mark.interpreted(reason="replaces numbers and handlers")
-SEEDS = range(1, 13)
+SEEDS = range(1, 9)
 
 
 def test_histories_give_the_same_with_hardly_any_memory_for_entries():
@@ -30,8 +30,8 @@ def test_histories_give_the_same_with_hardly_any_memory_for_entries():
     finally:
         logging.disable(logging.NOTSET)
     assert all(counts[name] for name in NEEDED), counts
-    assert counts["absences"] > 100
-    assert counts["requests"] > 5_000
+    assert counts["absences"] > 40
+    assert counts["requests"] > 2_000
 
 
 def test_a_server_that_loses_a_deletion_is_found(monkeypatch):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streamd.base.clock import ManualClock
 from tests.differential.redis_process import RawClient, needs_redis, running_redis
 from tests.differential.test_scenarios import Step, normal, scenarios
+from tests.examples import examples
 from tests.session import Session
 
 pytestmark = needs_redis
@@ -153,7 +154,7 @@ several = st.one_of(
 MODES = ["", "noloop", "optin", "optout", "bcast", "bcast noloop", "bcast prefix k", "bcast prefix ka prefix x"]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(MODES), st.sampled_from(MODES), st.lists(st.tuples(st.sampled_from("aabbc"), several), max_size=14)
 )

@@ -16,6 +16,7 @@ from streamd.catalog.named import named_by, vocabulary_of
 from streamd.configuration.rewriting import rewritten
 from streamd.configuration.server_options import Config
 from streamd.configuration.setting_lines import split_line
+from tests.examples import examples
 from tests.session import Error, Session
 
 VOCABULARY = vocabulary_of(COMMANDS.copy_for_server())
@@ -182,13 +183,13 @@ RULES = st.one_of(
 ).filter(lambda rule: rule.upper() not in (b"%RW~*", b"%WR~*"))  # Their text is `~*`, in Redis, too, and that is more.
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(SHORT_RULES), min_size=4, max_size=12))
 def test_many_rules_allow_what_the_model_allows(rules):
     check(*fill(rules))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(RULES, max_size=12))
 def test_the_text_of_a_user_makes_the_same_user(rules):
     user, _ = fill(rules)
@@ -202,7 +203,7 @@ def test_the_text_of_a_user_makes_the_same_user(rules):
         assert decide(again, what) == decide(user, what)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(RULES, max_size=12))
 def test_a_user_comes_back_from_the_configuration_that_was_written(rules):
     user, _ = fill(rules)
@@ -216,7 +217,7 @@ def test_a_user_comes_back_from_the_configuration_that_was_written(rules):
     assert users.get(user.name).text() == user.text()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(RULES, max_size=8), RULES)
 def test_a_rule_that_is_refused_changes_nothing(rules, last):
     user, _ = fill(rules)
@@ -244,7 +245,7 @@ PIPELINES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from(SHORT_RULES), max_size=6), PIPELINES, st.booleans(), st.booleans())
 def test_the_engine_refuses_what_a_decision_refuses(rules, requests, several, in_transaction):
     """The tables, what is remembered, batches, runs of several clients and MULTI against one decision for each."""
@@ -294,7 +295,7 @@ RUNS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(KEY_RULES, KEY_RULES, RUNS)
 def test_long_runs_of_any_keys_are_refused_where_a_decision_refuses(rules, others, runs):
     """Some keys again and again and one that comes once, anywhere; by rules that change between two runs."""

@@ -14,6 +14,7 @@ from streamd.resp.template import RequestColumns
 from streamd.stream.stream import Stream
 from tests.connected import Host, encoded
 from tests.crash.state_dump import dump
+from tests.examples import examples
 
 CLIENTS = 3
 # `%` becomes a number that counts up with each request, of as many digits as others, `#` one of as many as it needs,
@@ -196,7 +197,9 @@ def outcome(kinds: list[list[str]], turns: Any, by_columns: bool, policy: str | 
     return seen, slow, engine.state.dirty, before, connections.alike
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(
     st.lists(KINDS, min_size=1, max_size=3),
     TURNS,

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from streamd.stream.entry_id import ID_MAX, format_id, make_id
 from streamd.stream.groups import pending
 from streamd.stream.wire.entry_encoder import encode_rows
+from tests.examples import examples
 from tests.session import Session
 
 START_MS = 1_000_000_000_000
@@ -130,7 +131,7 @@ def run(session: Session, step: tuple, monkeypatch) -> None:
         session.execute(["XACK", "s", "g", entry(step[2])] if kind == "ack" else ["XDEL", "s", entry(step[2])])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=HISTORIES)
 def test_a_history_is_as_entry_by_entry(monkeypatch, history):
     monkeypatch.setattr(pending, "CHUNK_ENTRIES_MAX", 7)

@@ -11,6 +11,7 @@ from streamd.data import deadlines
 from streamd.data.deadlines import Deadlines
 from streamd.data.expiring import expire_due
 from streamd.data.keyspace import Database
+from tests.examples import examples
 
 # Of two spans of four milliseconds each, and of a third.
 STEPS = [("set", b"a", 1), ("set", b"a", 6), ("set", b"b", 2), ("set", b"b", 7), ("set", b"c", 3), ("set", b"c", 9),
@@ -143,7 +144,7 @@ HISTORIES = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(HISTORIES)
 def test_the_cron_removes_exactly_the_keys_that_are_due(steps):
     time = TurnTime(ManualClock(1_000))

@@ -12,6 +12,7 @@ from streamd.net.connection import Connection
 from tests.connected import Host
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
+from tests.examples import examples
 
 CLIENTS = 5
 FIELDS = [["f", "v"], ["f", "w"], ["f", "v", "g", "w"], ["f"]]
@@ -156,7 +157,7 @@ def outcome(
     return seen, counts, before
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     TURNS,
     st.sampled_from([None, "always", "everysec"]),

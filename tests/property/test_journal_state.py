@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
+from tests.examples import examples
 from tests.unit.rdb.payloads import payloads
 
 key = st.sampled_from([b"s", b"s", b"t"])
@@ -204,7 +205,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("streamd.journal.base_writer._JOB_BYTES", 250)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories)
 def test_the_state_after_a_restart_is_the_state_before(history):
     server = Restartable(stream_node_max_entries=3)

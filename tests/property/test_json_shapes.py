@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.base.clock import ManualClock
+from tests.examples import examples
 from tests.session import Error, Session
 
 # Shows all of a value: keys with their types and values, in an order of its own.
@@ -55,7 +56,7 @@ def fresh(text):
     return session.execute(["EVAL", SHOW, 0, text])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(texts(), min_size=1, max_size=3))
 def test_an_object_like_one_before_is_read_as_if_it_were_the_first(knowing, found):
     for text in found:

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.session import Session
 
 STRINGS = st.sampled_from(["a", "b", "c", "d", "set", "list", "none"])
@@ -102,7 +103,7 @@ def outcome(turns: list[list[list[str]]], together: bool, journaled: bool) -> tu
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TURNS, st.booleans())
 def test_together_or_one_by_one_is_the_same(turns: list[list[list[str]]], journaled: bool):
     assert outcome(turns, together=True, journaled=journaled) == outcome(turns, together=False, journaled=journaled)

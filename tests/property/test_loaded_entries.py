@@ -20,6 +20,7 @@ from streamd.journal.record import encode_command
 from streamd.journal.words import bare_commands
 from streamd.stream.entry_id import parse_id
 from tests.crash.state_dump import dump
+from tests.session import Session
 
 PIECES = st.lists(st.tuples(st.sampled_from([0, 1, 1, 1, 1, 5, 1 << 64]), st.integers(1, 120)), min_size=1, max_size=6)
 SPOILS = st.sampled_from([None, b"5", b"x-1", b"1-2-3", b"", b"-", b"007-9", b"1-1", b"9" * 30 + b"-1"])
@@ -169,3 +170,36 @@ def test_records_cut_by_columns_are_those_that_a_parser_finds(words, count, plac
 def parsed(data: bytes) -> list[list[bytes]] | None:
     commands, is_whole = bare_commands(data)
     return commands if is_whole else None
+
+
+ACKNOWLEDGED = st.lists(st.lists(st.integers(1, 66), min_size=1, max_size=30), max_size=6)
+
+
+@given(ACKNOWLEDGED, st.sampled_from([b"g", b"g", b"none"]), st.sampled_from([b"", b"", b"x", b"g"]))
+def test_acknowledgements_taken_together_leave_what_they_leave_each(runs, group, odd):
+    states = []
+    for together in (True, False):
+        session = Session()
+        session.execute(["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"])
+        for number in range(1, 61):
+            session.execute(["XADD", "s", f"{number}-0", "f", "v"])
+        session.execute(["XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">"])
+        replay, problems = Replay(session.engine.state), []
+        replay.borrow()
+        for numbers in runs:
+            piece = [[b"XACK", b"s", group, b"%d-0" % number] for number in numbers]
+            if odd:
+                piece[-1][2 if odd == b"g" else 3] = odd
+            if not (together and replay.take_columns(0, [*zip(*piece, strict=True)], len(piece))):
+                problems += [replay.apply(0, words) for words in piece]
+        replay.finish()
+        states.append((dump(session.engine), [problem for problem in problems if problem]))
+    assert states[0] == states[1]
+
+
+def test_acknowledgements_of_one_group_are_taken_together():
+    session = Session()
+    session.execute(["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"])
+    replay = Replay(session.engine.state)
+    assert replay.take_columns(0, [b"XACK", b"s", (b"g",) * 3, (b"1-0", b"2-0", b"3-0")], 3)
+    assert not replay.take_columns(0, [b"XACK", b"s", (b"g", b"g", b"h"), (b"1-0", b"2-0", b"3-0")], 3)

@@ -8,6 +8,7 @@ from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
 from streamd.stream.wire.entry_columns import EntryColumns
+from tests.examples import examples
 from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 STEPS = st.sampled_from([1, 1, 1, 2, 300, 1 << 64, 1 << 64, (1 << 64) + 1, 40 << 64, 5000 << 64])
@@ -135,5 +136,5 @@ class LogMachine(RuleBasedStateMachine):
         CACHE.forget_tail(self.log._ids)
 
 
-LogMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=examples(120), stateful_step_count=30, deadline=None)
 TestLogMachine = LogMachine.TestCase

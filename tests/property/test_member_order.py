@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from streamd.data import member_order
 from streamd.data.member_order import MemberOrder
+from tests.examples import examples
 
 scores = st.sampled_from([-1.0, 0.0, 1.0, 2.0, 2.5, 1e300])
 members = st.integers(0, 45).map(lambda number: b"m%02d" % number)
@@ -47,7 +48,7 @@ def _check(order, model):
         assert order.below(score) == bisect_left(rows, (score,))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.sampled_from([0, 3, 20, 40]), changes)
 def test_an_order_is_a_sorted_list(size, history):
     model = {b"m%02d" % number: float(number % 3) for number in range(size)}

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamd.idmp.table import IdmpTable
+from tests.examples import examples
 from tests.property.window_limits import FORMS, limit_windows
 
 START_MS = 1_000_000
@@ -68,7 +69,7 @@ class Names:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 40]), history=st.lists(steps, max_size=50))
 def test_names_ahead_of_the_clock_expire_by_the_time_of_their_recording(form, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:

@@ -102,7 +102,7 @@ class Pair:
             assert list(real.iterate(owner=owner)) == model.listing(0, 1 << 128, owner=owner)
             assert owner.pending == len(model.listing(0, 1 << 128, owner=owner))
             assert owner.chunks == [
-                chunk.low for chunk in real._chunks if any(row[1] is owner for row in chunk.rows(0, len(chunk.ids)))
+                chunk.low for chunk in real._chunks if any(row[1] is owner for row in chunk.rows(0, len(chunk.stamps)))
             ]
         for chunk in real._chunks:
             assert (chunk.held is None) == (not isinstance(chunk.owners, list))

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamd.base.limits import LARGE_REPLY_BYTES
+from tests.examples import examples
 from tests.session import Session
 
 ENTRIES = 40
@@ -55,7 +56,7 @@ def outcome(turns: list[list[list[str]]], together: bool, node_entries: int) -> 
     return seen, sorted(db.used_s.items()), db.hits, db.misses, calls, session.state.dirty, session.client.touched
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PARTS, max_size=3), st.sampled_from([3, 16, 100]))
 def test_together_or_one_by_one_is_the_same(turns: list[list[list[str]]], node_entries: int):
     assert outcome(turns, True, node_entries) == outcome(turns, False, node_entries)

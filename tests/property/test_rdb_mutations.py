@@ -12,6 +12,7 @@ from streamd.rdb.values import read_value
 from streamd.stream.stream import Stream
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
+from tests.examples import examples
 from tests.property.test_journal_state import histories, play
 from tests.session import Session
 from tests.unit.rdb.payloads import new_stream, payloads
@@ -31,12 +32,22 @@ def test_every_value_comes_back_after_any_history(history):
         for value in db.values.values():
             for group in (value.groups or {}).values() if isinstance(value, Stream) else ():
                 group.wanted = None  # Redis has no filters
-    before = dump(engine)
+    before = without_times(dump(engine))
     for db in engine.state.keyspace:
         for key in list(db.keys()):
             value = value_in(payload_of(db.values[key]), new_stream)
             db.place(key, value, db.expires_ms.get(key))
-    assert dump(engine) == before
+    assert without_times(dump(engine)) == before
+
+
+def without_times(values):
+    """Return what was dumped without the times of iids recorded ahead of the clock, which Redis's form does not have:
+    the age of such an iid is that of its entry's ID from then on.
+    """
+    for _, _, value in values.values():
+        if isinstance(value, dict) and "iids" in value:
+            value["iids"] = [one[:3] for one in value["iids"]]
+    return values
 
 
 def changed(body: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
@@ -61,7 +72,7 @@ pieces = st.one_of(
 changes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2000), pieces), min_size=1, max_size=3)
 
 
-@settings(max_examples=800, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(800), suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(PAYLOADS), changes)
 def test_changed_payloads_are_refused_or_are_values_that_come_back(body, changes):
     body = changed(body, changes)

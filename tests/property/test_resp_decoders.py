@@ -11,6 +11,7 @@ from streamd.base.limits import BEFORE_AUTH, RequestLimits
 from streamd.resp import fast_decoder
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
+from tests.examples import examples
 
 LIMITS = [
     RequestLimits(),
@@ -93,7 +94,7 @@ def cut(data, places):
     return [data[start:end] for start, end in pairwise(places)]
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700), deadline=None)
 @given(mutated(), st.lists(st.integers(0, 10_000), max_size=4), st.sampled_from(LIMITS))
 @example(b"*3\r\n=7\r\ntxt:abc\r\n+$$$$$$$$\r\n$1\r\naXY", [], RequestLimits())
 @example(b"*1\r\n$4\r\n#t\r\n\r\n*\r\n", [1, 2, 14], RequestLimits())
@@ -107,7 +108,7 @@ def test_decoders_agree_on_any_input_cut_anywhere(data, places, limits):
     assert_same([b"*1\r\n$4\r\nPING\r\n"], RequestLimits())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(mutated(), st.sampled_from(LIMITS))
 def test_decoders_agree_on_any_input_byte_by_byte(data, limits):
     assert_same([data[i : i + 1] for i in range(len(data))], limits)

@@ -1,13 +1,15 @@
 """FastDecoder.receive gives what the strict decoder gives, whether or not it recognises a request."""
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamd.base.limits import RequestLimits
 from streamd.resp.decoder import Decoder
-from streamd.resp.fast_decoder import FastDecoder
+from streamd.resp.fast_decoder import ROWS_MIN, FastDecoder
 from streamd.resp.shape import shape_of
 from streamd.resp.template import RequestColumns
+from tests.examples import examples
 
 WORDS = st.sampled_from([b"", b"a", b"b", b"*", b"$1", b"\r\n", b"ab\r\n$1\r\nx", b"x" * 40])
 PLAIN = st.lists(WORDS, min_size=1, max_size=4).map(
@@ -52,7 +54,7 @@ def received(decoder: Decoder, chunks: list[bytes]) -> list[object]:
     return seen
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(CHUNKS)
 @example([b"*0\r\n", b"*1\r\n$1\r\na\r\n"])
 @example([b"*1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n", b"*1\r\n$1\r\n", b"c\r\n", b"*1\r\n$1\r\nd\r\n"])
@@ -73,7 +75,7 @@ def plain(*words: bytes) -> bytes:
 LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 10, 300]), min_size=1, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(LENGTHS, st.lists(st.integers(1, 90), min_size=1, max_size=5), st.data())
 def test_pipelines_of_one_shape_are_cut_as_the_strict_decoder_does(lengths: list[int], counts: list[int], data):
     """Each chunk twice, so that its shape is known, then with one byte changed, then once more."""
@@ -88,7 +90,7 @@ def test_pipelines_of_one_shape_are_cut_as_the_strict_decoder_does(lengths: list
     assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 2, 12, 300]), min_size=3, max_size=9), st.integers(1, 60), st.data())
 def test_pipelines_that_share_most_words_are_cut_as_the_strict_decoder_does(lengths: list[int], count: int, data):
     """Words that differ within a chunk, from one chunk to the next, or in one byte that should be a header's."""
@@ -169,3 +171,43 @@ def test_a_request_is_not_recognised_under_other_limits():
     decoder.limits = RequestLimits(bulk_bytes_max=20)
     assert decoder.receive(request) == []
     assert decoder.error is not None
+
+
+@pytest.mark.interpreted(reason="counts the calls of a method")
+@pytest.mark.parametrize("count", range(2, ROWS_MIN))
+@pytest.mark.parametrize("is_asked_for_rows", [False, True])
+def test_of_few_requests_of_a_known_template_nothing_is_learned_again(monkeypatch, count, is_asked_for_rows):
+    learned: list[int] = []
+    learn = FastDecoder._learn
+
+    def noted(decoder: FastDecoder, requests: list[list[bytes]]) -> None:
+        learned.append(len(requests))
+        learn(decoder, requests)
+
+    monkeypatch.setattr(FastDecoder, "_learn", noted)
+    decoder = FastDecoder()
+    few = b"".join([plain(b"SET", b"k", b"%d" % number) for number in range(count)])
+    for _ in range(4):
+        decoder.receive(few, is_shared=False)
+    if is_asked_for_rows:
+        assert decoder._template is not None
+        decoder._template.is_asked_for_rows = True
+    before = len(learned)
+    for _ in range(4):
+        assert rows_of(decoder.receive(few, is_shared=is_asked_for_rows)) == [
+            [b"SET", b"k", b"%d" % number] for number in range(count)
+        ]
+    assert len(learned) == before
+
+    # What came alone, or is another command of the same size, is learned.
+    longer = [plain(b"SET", key, b"x" * length) for key in (b"k", b"kk") for length in range(len(few))]
+    alone = next(request for request in longer if len(request) == len(few))
+    for _ in range(3):
+        decoder.receive(alone, is_shared=False)
+    assert decoder._shape is not None
+    assert decoder._shape.size_bytes == len(few)
+    other = b"".join([plain(b"GET", b"k", b"%d" % number) for number in range(count)])
+    for _ in range(3):
+        decoder.receive(other, is_shared=False)
+    assert decoder._template is not None
+    assert decoder._template.places == (0, 2)

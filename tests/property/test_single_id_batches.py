@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.session import Session
 
 IDS = st.integers(0, 25).map(lambda number: f"1000000000000-{number}")
@@ -60,7 +61,7 @@ def outcome(turns: list[list[list[str]]], together: bool, journaled: bool) -> tu
     return seen, records, session.state.dirty, calls, session.client.touched
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TURNS, st.booleans())
 def test_together_or_one_by_one_is_the_same(turns: list[list[list[str]]], journaled: bool):
     assert outcome(turns, together=True, journaled=journaled) == outcome(turns, together=False, journaled=journaled)

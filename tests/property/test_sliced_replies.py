@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.resp.reply_ends import split_replies
+from tests.examples import examples
 from tests.session import Session, SessionClient
 
 SLICED_IN = ("commands.long_replies", "commands.keys.keys", "stream.entry_replies", "commands.stream.xpending",
@@ -194,7 +195,7 @@ class Pair:
             assert expected[0].startswith(replies[0])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROUNDS, st.sampled_from([2, 3]))
 def test_a_reply_in_slices_is_the_one_of_its_decision_and_replies_keep_their_order(rounds, protocol):
     pair = Pair(protocol)

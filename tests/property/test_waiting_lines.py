@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamd.commands.stream import xreadgroup
+from tests.examples import examples
 from tests.session import Session
 
 CLIENTS = 7
@@ -66,7 +67,7 @@ def outcome(turns: list[Any]) -> list[Any]:
     return seen
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TURNS)
 def test_who_waits_in_line_gets_what_trying_all_gives(turns: list[Any]):
     in_line = outcome(turns)

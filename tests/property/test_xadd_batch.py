@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from streamd.configuration.server_options import Config
 from streamd.durability.replay import Replay
 from streamd.stream.stream import Stream
+from tests.examples import examples
 from tests.session import Error, Session, SessionClient
 
 KEYS = st.sampled_from(["a", "a", "b", "c"])
@@ -136,7 +137,7 @@ def outcome(turns: list[tuple[list[list[str]], list[list[list[str]]]]], together
     return seen, None if records is None else restarted(records)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(TURNS, st.booleans())
 def test_together_or_one_by_one_is_the_same(turns: list[Any], journaled: bool):
     assert outcome(turns, together=True, journaled=journaled) == outcome(turns, together=False, journaled=journaled)

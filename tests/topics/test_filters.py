@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from streamd.clients.topics import TopicFilter
 from streamd.clients.topics.filters import check_topic, names_for
+from tests.examples import examples
 from tests.topics.mqtt_model import all_topics, matches
 
 LEVELS = ["", "a", "b", "$x", ".*"]
@@ -75,13 +76,13 @@ def test_every_short_filter_matches_every_short_topic_as_the_model_does():
         ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(filters(), topics)
 def test_random_filters_match_random_topics_as_the_model_does(pattern, topic):
     assert TopicFilter(pattern).matches(topic) is matches(pattern, topic)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(filters(), topics)
 def test_random_filters_match_random_topics_as_paho_does(pattern, topic):
     client = pytest.importorskip("paho.mqtt.client")

@@ -1,6 +1,8 @@
 """The embedded server: a day's window in a moment."""
 
+import gc
 import math
+import weakref
 
 import pytest
 import redis
@@ -67,3 +69,18 @@ def test_two_servers_live_side_by_side():
         assert one.port != two.port
         one.client().set("k", "1")
         assert two.client().get("k") is None
+
+
+@pytest.mark.parametrize("script", ["return redis.call('XLEN', 's')", "return #KEYS"])
+def test_a_server_that_has_run_scripts_leaves_no_memory_behind(script):
+    with EmbeddedServer() as server:
+        client = server.client()
+        client.xadd("s", {"f": "v"})
+        client.eval(script, 0)
+        client.function_load("#!lua name=l\nredis.register_function('f', function() return 1 end)")
+        client.fcall("f", 0)
+        assert server._server is not None
+        state = weakref.ref(server._server.engine.state.stats)
+    del server, client
+    gc.collect()
+    assert state() is None

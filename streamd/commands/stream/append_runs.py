@@ -9,6 +9,7 @@ from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.xadd_replies import consecutive_replies, replies_of, reply_of
 from streamd.data.entry_record import EntryRows, entry_columns, entry_words
+from streamd.data.keyspace import AT_END
 from streamd.data.records import ColumnsRecord, RecordColumn
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.resp.template import Column, RequestColumns, Requests
@@ -19,6 +20,9 @@ from streamd.stream.wire.entry_columns import EntryColumns, columns_of, each
 
 # A run to one stream of fewer requests is done row by row, as one to several streams is.
 _COLUMN_MIN: Final = 3
+# Behind a run of so many requests clients that may be served at its end are; those of a shorter one are served row by
+# row: in Redis each of several waiting consumers gets one entry.
+_SERVED_AT_END_MIN: Final = 64
 # A request that trims so many entries more than it adds is none of a run.
 _TRIMMED_MAX: Final = 1_000
 
@@ -27,8 +31,8 @@ def append_requests(context: Context, requests: Requests) -> int:
     """Append entries for requests that have one head, the words up to a `*` for the ID but for iid and pid; see Batch.
 
     The head is parsed once. If all go to one stream and have the same fields, their words at one place are a column,
-    and C code does a column at once. Requests to several streams are appended row by row. Property tests hold this
-    against the handler.
+    and C code does a column at once. Requests to several streams are appended row by row; those of one template by
+    columns, where they neither trim nor have a pid. Property tests hold this against the handler.
     """
     first = requests.first
     options = _options_of_run(context, first)
@@ -41,12 +45,12 @@ def append_requests(context: Context, requests: Requests) -> int:
                 return taken
         elif _append_template(context, requests, options):
             return requests.count
-        elif _stream_of_run(context, first[1]) is None:
+        elif _stream_of_run(context, first[1], requests.count) is None:
             return 0  # before lists of requests are made
     rows = requests.rows()
     first = rows[0]
     if len(rows) == 1 or rows[1][1:2] == [first[1]]:
-        if _stream_of_run(context, first[1]) is None:
+        if _stream_of_run(context, first[1], len(rows)) is None:
             return 0  # at once: it is asked again behind each request that is executed alone
         places = _places_alike(rows, options)
         count = len(places[0])
@@ -148,7 +152,7 @@ def _append_columns(
     The stream and the window are looked up once, IDs follow from the first one, and the stream is trimmed once.
     """
     state, key, trim = context.state, first[1], options.trim
-    stream = _stream_of_run(context, key)
+    stream = _stream_of_run(context, key, count)
     if stream is None:
         return False
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
@@ -156,6 +160,8 @@ def _append_columns(
         return False  # the IDs of one millisecond are nearly used up, or all of them
     if options.pid_at and entry_id >> 64 > state.time.ms:
         return False  # ahead of the clock each iid has a time
+    if trim is not None and trim.by == "maxlen" and trim.threshold < count and key in context.db.waiting:
+        return False  # it would remove entries before waiting clients get them
     if trim is not None and not _is_trimmed_once(stream, trim, entry_id, count):
         return False
     if columns is None:
@@ -178,12 +184,16 @@ def _append_columns(
     return True
 
 
-def _stream_of_run(context: Context, key: bytes) -> Stream | None:
-    """Return the stream at `key` if nothing keeps requests for it from being executed as one."""
+def _stream_of_run(context: Context, key: bytes, count: int) -> Stream | None:
+    """Return the stream at `key` if nothing keeps so many requests for it from being executed as one."""
     db = context.db
     stream = db.values.get(key)
-    if type(stream) is not Stream or key in db.waiting:
+    if type(stream) is not Stream:
         return None
+    if key in db.waiting:
+        least_id, last_id = db.waiting[key], max(db.time.ms << 64, stream.last_id + 1) + count - 1
+        if least_id <= last_id and (least_id != AT_END or count < _SERVED_AT_END_MIN):
+            return None
     if key in db.expires_ms and db.expires_ms[key] <= db.time.ms:
         return None
     return stream
@@ -292,6 +302,8 @@ def _append_entries(
         state.records.append(ColumnsRecord(db.index, entry_columns(key, run, columns.places(), pids, iids), end))
     if key in db.followers.keys:
         db.touch(key)
+    if key in db.waiting and db.waiting[key] <= ids[-1]:
+        db.signal(key)
 
 
 def _append_rows(context: Context, requests: list[list[bytes]], options: AppendOptions) -> int:
@@ -316,7 +328,9 @@ def _append_rows(context: Context, requests: list[list[bytes]], options: AppendO
             break
         key = request[1]
         stream = values.get(key)
-        if type(stream) is not Stream or key in waiting or key in expires_ms:
+        if type(stream) is not Stream or key in expires_ms:
+            break
+        if key in waiting and waiting[key] <= max(new_id, stream.last_id + 1):
             break
         if trim is not None and len(stream.log) > few and key not in trimmed:
             if not _trims_little(stream, trim, 1):

@@ -19,9 +19,10 @@ from streamd.resp.types import NULL_ARRAY, LongArray, Parts, Pause, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.entry_replies import ReadBudget, entries_ahead, entries_now, gathered, pauses
 from streamd.stream.groups.group import Group
-from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
+from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, RUNS_MIN, Consumer, PendingEntries, again
 from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
+from streamd.stream.log.runs import NodeRun, ids_in
 from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.search.searching import search
 from streamd.stream.stream import Stream
@@ -146,12 +147,12 @@ class History(Share):
             self.ids = ids if self.stream.has_all_behind(ids[0]) else log.held(ids)
             return
         if ids and not budget.sizes_count:
-            found: list[int] = []
+            found: list[NodeRun] = []
             try:
-                parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+                parts = log.encode_parts(ids[0], ids[-1], len(ids), found=found)[1]
             except Absent:
                 found.clear()  # others between them may not be in memory
-            if found == ids:
+            if ids_in(found) == ids:
                 # They stand in the log one behind the other, as mostly.
                 budget.spend(len(ids))
                 self.reply = Parts([b"*%d\r\n" % len(ids), *parts])
@@ -227,20 +228,26 @@ def _ask(log: Log, ids: list[int], at: int) -> None:
 
 
 def _shown(log: Log, ids: list[int]) -> bytes | list[Reply]:
-    found: list[int] = []
-    _, parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)
-    if found == ids:
+    found: list[NodeRun] = []
+    _, parts = log.encode_parts(ids[0], ids[-1], len(ids), found=found)
+    if ids_in(found) == ids:
         return b"".join(parts)
     find = _finder(log, ids)
     return [[format_id(one), NULL_ARRAY if (fields := find(one)) is None else fields] for one in ids]
 
 
 class Delivery(Share):
-    """The entries for the ID `>`: those that the group has not read."""
+    """The entries for the ID `>`: those that the group has not read.
 
-    __slots__ = ()
+    runs: these entries, where `ids` is empty since no ints need be made of their IDs.
+    """
+
+    __slots__ = ("runs",)
+
+    runs: list[NodeRun]
 
     def read(self, budget: ReadBudget) -> None:
+        self.runs = []
         log, start = self.stream.log, self.group.last_id + 1
         if start > self.stream.last_id or start > (log.last_id or 0):
             return
@@ -248,7 +255,9 @@ class Delivery(Share):
             parts = self._search(self.group.wanted, budget, budget.sizes_count)
             self.reply = gathered([b"*%d\r\n" % len(self.ids), *parts]) if self.ids else None
         else:
-            self.reply = budget.take(log, start, ID_MAX, self.ids)[1]
+            entries, self.reply = budget.take(log, start, ID_MAX, self.runs)
+            if entries < RUNS_MIN:
+                self.ids = ids_in(self.runs)
 
     def _search(self, wanted: EntryFilter, budget: ReadBudget, one_by_one: bool) -> list[bytes]:
         """Return the RESP of the next entries that the group's filter lets through; one_by_one: of each one apart."""
@@ -278,7 +287,8 @@ class Delivery(Share):
 
     def _deliver_to(self, consumer: Consumer, group_name: bytes) -> None:
         context, group = self.context, self.group
-        ids, passed_id = self.ids, self.passed_id
+        ids, passed_id, runs = self.ids, self.passed_id, self.runs
+        entries = len(ids)
         if passed_id is not None:
             if passed_id <= group.last_id:
                 return
@@ -287,25 +297,38 @@ class Delivery(Share):
                     self.stream.pass_to(group, passed_id)
             else:
                 self.stream.pass_to(group, passed_id)
-        elif ids:
+        elif ids or runs:
+            if ids:
+                ends = ids[0], ids[-1]
+            else:
+                entries = sum([high - low for _, low, high in runs])
+                (first, low, _), (last, _, high) = runs[0], runs[-1]
+                ends = first.id_at(low), last.id_at(high - 1)
             try:
-                self.stream.advance(group, ids)
+                self.stream.advance(group, ends, entries, self._all_ids)
             except Absent:  # what it has done so far is done
                 with self.stream.log.at_once():
-                    self.stream.advance(group, ids)
+                    self.stream.advance(group, ends, entries, self._all_ids)
         else:
             return
-        if not ids:
+        if not entries:
             record_position(context, self.key, group_name, group, changes=0)
             return
-        recorded_ids = ids if context.state.records is None else list(ids)
         if not self.options.no_ack:
             now_ms = context.now_ms
             consumer.active_ms = now_ms
-            group.pending.deliver(ids, consumer, now_ms)
+            recorded_ids = [] if context.state.records is None else self._all_ids()
+            if ids:
+                group.pending.deliver(ids, consumer, now_ms)
+            else:
+                group.pending.deliver_runs(runs, ends[0], consumer, now_ms)
             record_owned(context, self.key, group_name, group, consumer, recorded_ids, now_ms, 1)
         # However many entries: one change, as in Redis.
         record_position(context, self.key, group_name, group, changes=int(self.options.no_ack))
+
+    def _all_ids(self) -> list[int]:
+        """Return the IDs of what is delivered, a new list."""
+        return list(self.ids) or ids_in(self.runs)
 
 
 class ClaimingDelivery(Delivery):
@@ -322,6 +345,7 @@ class ClaimingDelivery(Delivery):
     taken: list[tuple[int, int]]
 
     def read(self, budget: ReadBudget) -> None:
+        self.runs = []
         parts = self._read_idle(budget)
         log, start = self.stream.log, self.group.last_id + 1
         if self.group.wanted is not None:

@@ -1,16 +1,15 @@
 """Common parts of the stream commands: their options, trimming, and lists of IDs."""
 
 from itertools import islice
-from json import loads
-from operator import itemgetter
 from typing import Final
 
 from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger, SyntaxError_, WrongArity
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
+from streamd.commands.stream.id_lists import parse_columns
 from streamd.configuration.server_options import Config
 from streamd.idmp.settings import DURATION_S_MAX, DURATION_S_MIN, MAXSIZE_MAX, MAXSIZE_MIN
 from streamd.stream.entry_id import parse_id, parse_new_id
-from streamd.stream.id_parts import ids_of, sums
+from streamd.stream.id_parts import ids_of_columns
 from streamd.stream.trimming import Trim
 
 # What may happen to the references that consumer groups hold to an entry that goes.
@@ -348,11 +347,6 @@ def _parse_positive(word: bytes, name: str) -> int:
     return number
 
 
-# Two parts of 19 digits at most are both below 2**64.
-PLAIN_ID_BYTES_MAX: Final = 20
-_LAST_DIGITS: Final = {b"%03d" % ms: ms << 64 for ms in range(1000)}
-
-
 def parse_run(requests: list[list[bytes]]) -> list[int]:
     """Return the entry IDs that a run of requests ends with: the first one and those behind it that are like it but for
     their last word; empty if one of these is no ID.
@@ -371,43 +365,9 @@ def parse_run(requests: list[list[bytes]]) -> list[int]:
 
 
 def parse_ids(words: list[bytes]) -> list[int]:
-    """Return the entry IDs that a request lists. Raises: InvalidStreamId.
-
-    Hot path: entries that were read together are acknowledged together, by 100 IDs, say. If all are `digits-digits`,
-    json parses the numbers faster than `parse_id` does one by one. IDs of one second and one seq, which most streams
-    give to entries at less than one a millisecond, are faster still.
-    """
-    length = len(words)
-    if length > 1 and max(map(len, words)) <= PLAIN_ID_BYTES_MAX:
-        text = b",".join(words)
-        ids = _of_one_second(words, text)
-        if ids is not None:
-            return ids
-        if text.translate(None, b"0123456789") == b"-," * (length - 1) + b"-":
-            try:
-                parts = loads(b"[%b]" % text.replace(b"-", b","))
-                return ids_of(parts[::2], parts[1::2])
-            except ValueError:
-                pass  # a part is missing, or begins with a zero
-    return [parse_id(word) for word in words]
-
-
-def _of_one_second(words: list[bytes], text: bytes) -> list[int] | None:
-    """Return the IDs if they differ in the last three digits of their milliseconds alone, else None."""
-    first = words[0]
-    dash = first.find(b"-")
-    head, tail = first[: dash - 3], first[dash:]
-    if dash < 4 or not head.isdigit() or words[-1][: dash - 3] != head:
-        return None
-    digits = [word[dash - 3 : dash] for word in words]
-    # `text`, the words with commas between them, says whether the rest of all words is the same.
-    if text != head + (tail + b"," + head).join(digits) + tail:
-        return None
-    base = parse_id(head + b"000" + tail)
-    try:
-        return sums(base, itemgetter(*digits)(_LAST_DIGITS))
-    except KeyError:
-        return None
+    """Return the entry IDs that a request lists. Raises: InvalidStreamId."""
+    columns = parse_columns(words)
+    return [parse_id(word) for word in words] if columns is None else ids_of_columns(*columns)
 
 
 def stream_keys(words: list[bytes]) -> list[bytes]:

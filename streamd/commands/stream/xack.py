@@ -1,14 +1,19 @@
 """XACK: acknowledge entries of a consumer group."""
 
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
+from streamd.base.errors import InvalidStreamId
 from streamd.catalog import Batch, Context, command
-from streamd.catalog.applying import Applying, applies
+from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.commands.stream.group_effects import find_group, record_removed
+from streamd.commands.stream.id_lists import parse_columns
 from streamd.commands.stream.options import parse_ids, parse_run
-from streamd.resp.template import Requests
+from streamd.resp.template import Column, Requests
 from streamd.resp.types import Reply
+from streamd.stream.entry_id import parse_id
+from streamd.stream.id_parts import ids_of_columns
 from streamd.stream.stream import Stream
 
 
@@ -66,10 +71,18 @@ def xack(context: Context, args: list[bytes]) -> Reply:
     found = find_group(context, key, group_name)
     if found is None:
         return 0
-    ids = parse_ids(args[3:])
-
     pending = found[1].pending
-    removed = pending.remove_many(ids) if len(ids) > 1 else [*compress(ids, pending.remove_each(ids))]
+    columns = parse_columns(args[3:])
+    if columns is None:
+        ids = [parse_id(word) for word in args[3:]]
+        removed = [*compress(ids, pending.remove_each(ids))]
+    else:
+        done = pending.remove_leading(*columns)
+        if done == len(args) - 3 and context.state.records is None:
+            context.state.dirty += done
+            return done
+        ids = ids_of_columns(*columns)
+        removed = [*ids[:done], *compress(ids[done:], pending.remove_each(ids[done:]))]
 
     if removed:
         record_removed(context, key, group_name, removed)
@@ -83,3 +96,20 @@ def apply_acknowledgement(applying: Applying, words: list[bytes]) -> None:
     """Take entries from the pending ones."""
     _, group = applying.group(words[1], words[2])
     group.pending.remove_many(parse_ids(words[3:]))
+
+
+def apply_acknowledgements(applying: Applying, places: Sequence[Column], count: int) -> bool:
+    """Take so many entries from a group's pending ones, one for each record, given by the places of the records' words;
+    return whether that was done: of other records none is applied.
+    """
+    words = [place if isinstance(place, bytes) else place[0] for place in places]
+    if words[0] != b"XACK" or len(words) != 4 or isinstance(places[3], bytes):
+        return False
+    for word, place in zip(words[:3], places[:3], strict=True):
+        if not isinstance(place, bytes) and place.count(word) != count:
+            return False
+    try:
+        apply_acknowledgement(applying, [*words[:3], *places[3]])
+    except (CannotApply, InvalidStreamId):
+        return False  # it will be refused
+    return True

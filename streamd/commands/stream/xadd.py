@@ -92,7 +92,7 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
         context.changed(key, "t", "xadd")
     if options.trim is not None:
         _trim(context, key, stream, options.trim)
-    if db.waiting:
+    if key in db.waiting and db.waiting[key] <= entry_id:
         db.signal(key)
     return id_text
 
@@ -125,8 +125,10 @@ def _exhausted() -> CommandError:
 def _duplicate(context: Context, key: bytes, stream: Stream, entry_id: int) -> bytes:
     """Count a duplicate. It changes nothing else: no entry, no trim, no event, nobody is woken."""
     stream.idmp.iids_duplicates += 1
-    # No command says this: the journal keeps the counter's new value in a line of its own.
-    context.record(b"XIDMPDUPLICATE", key, b"%d" % stream.idmp.iids_duplicates)
+    context.state.dirty += 1
+    if context.state.records is not None:
+        # No command says this: the journal keeps the counter's new value in a line of its own.
+        context.record(b"XIDMPDUPLICATE", key, b"%d" % stream.idmp.iids_duplicates, changes=0)
     return format_id(entry_id)
 
 

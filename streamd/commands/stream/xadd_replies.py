@@ -30,16 +30,18 @@ def replies_of(ids: Sequence[int]) -> bytes:
     # What is sent again is mostly a batch that was one before.
     if ids[-1] == first + count - 1 and ids[-1] >> 64 == first >> 64 and [*ids] == [*range(first, first + count)]:
         return consecutive_replies(first, count)
-    looked_at = ids[:_LOOKED_AT]
-    runs = runs_of(ids) if 2 * len(runs_of(looked_at)) <= len(looked_at) else []
-    if not runs or 2 * len(runs) > count or max([run_id & SEQ_MAX for run_id, _ in runs]) > SEQ_MAX - count:
+    if count >= _SCATTERED_MIN and 2 * len(runs_of(ids[:_LOOKED_AT])) > _LOOKED_AT:
         return _scattered_replies(ids)
+    runs = runs_of(ids)
+    if 2 * len(runs) > count or max([run_id & SEQ_MAX for run_id, _ in runs]) > SEQ_MAX - count:
+        return b"".join(map(reply_of, ids))
     # Several clients sent what they had sent before: each of their pipelines counts up.
     return b"".join([consecutive_replies(run_id, length) for run_id, length in runs])
 
 
-# If so many replies are in no order, it takes too long to look for what order there is in all.
+# By a look at so many, the replies of many IDs are put together of their parts; fewer are not worth it.
 _LOOKED_AT: Final = 16
+_SCATTERED_MIN: Final = 48
 
 
 def _scattered_replies(ids: Sequence[int]) -> bytes:

@@ -14,6 +14,8 @@ from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import Consumer
 from streamd.stream.log.absent import Absent
 from streamd.stream.log.entry_log import Log
+from streamd.stream.log.runs import NodeRun
+from streamd.stream.stream import Stream
 from streamd.stream.wire.entry_encoder import encode_rows
 
 COUNT_DEFAULT: Final = 100
@@ -61,7 +63,7 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
 
     # Decide: nothing is changed before all is read, since entries may have to be waited for.
     now_ms = context.now_ms
-    claimed, gone, next_id = _choose(stream.log, group, start, wanted, now_ms - min_idle_ms if min_idle_ms else None)
+    claimed, gone, next_id = _choose(stream, group, start, wanted, now_ms - min_idle_ms if min_idle_ms else None)
     if stream.log.may_wait and not just_id:
         stream.log.require_ids(claimed)
     shown = _ids(claimed) if just_id else _entries(stream.log, claimed)
@@ -80,7 +82,9 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
     return [format_id(next_id), shown, _ids(gone)]
 
 
-def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | None) -> tuple[list[int], list[int], int]:
+def _choose(
+    stream: Stream, group: Group, start: int, wanted: int, until_ms: int | None
+) -> tuple[list[int], list[int], int]:
     """Return the IDs to claim, the IDs of pending entries that were deleted, and the ID to go on from, 0 at the end.
 
     until_ms: claim entries delivered then or before; None for all. Entries that follow each other in the group as in
@@ -88,17 +92,23 @@ def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | Non
     """
     claimed: list[int] = []
     gone: list[int] = []
-    attempts = wanted * ATTEMPTS_FACTOR
+    log, attempts = stream.log, wanted * ATTEMPTS_FACTOR
     for ids, owners, times, _ in group.pending.columns(start):
-        at = 0
-        while at < len(ids):
+        at, size = 0, len(ids.stamps)
+        are_there = stream.has_all_behind(ids.id_at(0))
+        while at < size:
             if not attempts or not wanted:
-                return claimed, gone, ids[at]
-            some = ids[at : at + min(wanted, attempts)]
-            attempts -= len(some)
-            idle = _idle(owners, times, until_ms, at, len(some))
-            at += len(some)
-            held = log.held(some) if log.may_wait else log.ids_between(some[0], some[-1], len(some) + 1)
+                return claimed, gone, ids.id_at(at)
+            length = min(wanted, attempts, size - at)
+            attempts -= length
+            idle = _idle(owners, times, until_ms, at, length)
+            at += length
+            if are_there and idle is False:
+                continue
+            some = ids.ids(at - length, at)
+            held = some
+            if not are_there:
+                held = log.held(some) if log.may_wait else log.ids_between(some[0], some[-1], len(some) + 1)
             if held != some:
                 left = {*(held if log.may_wait else log.held(some))}
                 there = [entry_id in left for entry_id in some]
@@ -138,13 +148,14 @@ def _ids(ids: list[int]) -> Raw:
 
 def _entries(log: Log, ids: list[int]) -> Raw:
     """Return the RESP of the entries `ids`, which must all be in the log."""
-    found: list[int] = []
+    found: list[NodeRun] = []
     parts: list[bytes] = []
     try:
         if ids:
-            parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+            parts = log.encode_parts(ids[0], ids[-1], len(ids), found=found)[1]
     except Absent:
         found.clear()  # others between them may not be in memory
-    if found != ids:
+    # (As many as are wanted, up to the last one: the same.)
+    if not found or found[-1][0].id_at(found[-1][2] - 1) != ids[-1]:
         parts = [part for entry_id in ids for part in log.encode_parts(entry_id, entry_id)[1]]
     return Raw(b"*%d\r\n%b" % (len(ids), b"".join(parts)))

@@ -11,9 +11,10 @@ from streamd.catalog.arguments import parse_integer
 from streamd.commands.stream.group_effects import need_group
 from streamd.resp.types import NULL_ARRAY, LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_id import format_id, parse_range_end, parse_range_start
+from streamd.stream.groups.chunk_ids import ChunkIds
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import PENDING_BYTES, Consumer, PendingColumns, PendingEntries, PendingEntry
-from streamd.stream.wire.entry_encoder import encode_rows
+from streamd.stream.wire.entry_encoder import encode_id_rows
 
 _T = TypeVar("_T")
 _ROW: Final = b"\r\n*4"
@@ -72,7 +73,7 @@ def xpending(context: Context, args: list[bytes]) -> Reply:
 def _columns(rows: list[PendingEntry]) -> PendingColumns:
     """Return rows, one at least, as columns."""
     ids, owners, times, counts = map(list, zip(*rows, strict=True))
-    return ids, owners, times, counts
+    return ChunkIds(ids), owners, times, counts
 
 
 def _rows(parts: Iterable[PendingColumns], now_ms: int) -> Raw:
@@ -80,7 +81,7 @@ def _rows(parts: Iterable[PendingColumns], now_ms: int) -> Raw:
     length = 0
     rows: list[bytes] = []
     for columns in parts:
-        length += len(columns[0])
+        length += len(columns[0].stamps)
         rows.append(_encode(columns, now_ms))
     return Raw(b"*%d\r\n%b" % (length, b"".join(rows)))
 
@@ -88,26 +89,27 @@ def _rows(parts: Iterable[PendingColumns], now_ms: int) -> Raw:
 def _encode(columns: PendingColumns, now_ms: int) -> bytes:
     """Return the RESP of some rows; entries that were delivered together differ in their IDs alone."""
     ids = columns[0]
+    size = len(ids.stamps)
     owners, times, counts = _alike(columns[1]), _alike(columns[2]), _alike(columns[3])
     rests: bytes | list[bytes]
     if isinstance(times, list) or isinstance(counts, list):
-        size = len(ids)
         of = owners if isinstance(owners, list) else [owners] * size
         since = times if isinstance(times, list) else [times] * size
         often = counts if isinstance(counts, list) else [counts] * size
         rests = [_rest(*row, now_ms) for row in zip(of, since, often, strict=True)]
     elif isinstance(owners, list):
-        first, last, size = owners[0], owners[-1], len(ids)
+        first, last = owners[0], owners[-1]
         # A listing mostly begins in the delivery of one request, and ends in that of the next one.
         ahead = owners.count(first)
         if ahead + owners.count(last) == size and owners[:ahead].count(first) == ahead:
-            head = encode_rows(ids[:ahead], _ROW, _rest(first, times, counts, now_ms))
-            return head + encode_rows(ids[ahead:], _ROW, _rest(last, times, counts, now_ms))
+            head = encode_id_rows(ids.part(0, ahead).parts(), ahead, _ROW, _rest(first, times, counts, now_ms))
+            behind = ids.part(ahead, size).parts()
+            return head + encode_id_rows(behind, size - ahead, _ROW, _rest(last, times, counts, now_ms))
         texts = {owner: _rest(owner, times, counts, now_ms) for owner in set(owners)}
         rests = [*map(texts.__getitem__, owners)]
     else:
         rests = _rest(owners, times, counts, now_ms)
-    return encode_rows(ids, _ROW, rests)
+    return encode_id_rows(ids.parts(), size, _ROW, rests)
 
 
 def _alike(column: list[_T] | _T) -> list[_T] | _T:

@@ -4,7 +4,8 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
-from streamd.commands.stream.options import PLAIN_ID_BYTES_MAX, ReadOptions, parse_read_options, stream_keys
+from streamd.commands.stream.id_lists import PLAIN_ID_BYTES_MAX
+from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.connected.blocking import BLOCKED
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
@@ -50,7 +51,9 @@ def xread(context: Context, args: list[bytes]) -> Reply:
     if options.block_ms is None:
         return NULL_ARRAY
     attempt = _Attempt(context, options, after)
-    return context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY)
+    # (For several keys another one may hold no stream by then, which is an error.)
+    least_id = after[0] + 1 if len(after) == 1 and after[0] is not None else 0
+    return context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY, least_id=least_id)
 
 
 class _Attempt:
@@ -60,7 +63,7 @@ class _Attempt:
     half of the work for each.
     """
 
-    __slots__ = ("after", "context", "options", "question")
+    __slots__ = ("after", "context", "is_plain", "options", "question")
 
     def __init__(self, context: Context, options: ReadOptions, after: list[int | None]) -> None:
         self.context = context
@@ -69,6 +72,7 @@ class _Attempt:
         # Everything that the reply depends on except the database.
         limits = options.count, options.count_max, options.bytes_max
         self.question = context.client.protocol, *options.keys, *after, *limits
+        self.is_plain = len(after) == 1 and not (options.count_max or options.bytes_max)
 
     def __call__(self) -> Reply:
         ready = self.context.state.blocked.serving
@@ -93,6 +97,15 @@ class _Attempt:
 
         Raises: WrongType, if one of the keys is no stream any more. (That ends no wait by itself, as in Redis.)
         """
+        db, key, after_id = self.context.db, self.options.keys[0], self.after[0]
+        stream = db.values.get(key)
+        if self.is_plain and after_id is not None and type(stream) is Stream and key not in db.expires_ms:
+            # (Mostly one entry has come. This takes a third of the time.)
+            parts = stream.log.newest(after_id + 1, self.options.count or 0)
+            if parts:
+                db.hits += 1
+                db.touched[key] = db.time.s
+                return Pairs([(key, Parts(parts))])
         reply = _read(self.context, self.options, self.after)
         return BLOCKED if reply is None else reply
 

@@ -9,6 +9,7 @@ from streamd.commands.stream.group_effects import need_group
 from streamd.commands.stream.group_reads import ClaimingDelivery, Delivery, History, Share
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.connected.blocking import BLOCKED
+from streamd.data.keyspace import AT_END
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, parse_id
 from streamd.stream.entry_replies import ReadBudget, pinned_bytes
@@ -50,8 +51,9 @@ def xreadgroup(context: Context, args: list[bytes]) -> Reply:
         return _go_on(context, options, attempt)
     if options.block_ms is None:
         return NULL_ARRAY
-    line = options.group if _stands_in_line(options) else None
-    parked = context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY, line=line)
+    line = (options.group, options.no_ack) if _stands_in_line(options) else None
+    least_id = AT_END if line is not None and options.no_ack else 0
+    parked = context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY, line=line, least_id=least_id)
     if parked is BLOCKED:
         attempt.come_back()
     return parked

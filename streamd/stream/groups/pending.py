@@ -1,14 +1,13 @@
 """Pending entries: the entries that a consumer group delivered and no consumer has acknowledged yet."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterator, Sequence
-from heapq import heapify, heappop, heappush
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from sys import maxsize
 from typing import Final
 from weakref import ref
 
-from streamd.stream.entry_id import ID_MAX
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX
 from streamd.stream.groups.lent_chunks import Lent
 from streamd.stream.groups.pending_chunk import (
     CHUNK_ENTRIES_MAX,
@@ -20,7 +19,9 @@ from streamd.stream.groups.pending_chunk import (
     PendingEntry,
     again,
 )
-from streamd.stream.groups.pending_slices import PendingInSlices
+from streamd.stream.groups.pending_oldest import PendingByAge
+from streamd.stream.log.runs import NodeRun
+from streamd.stream.log.segment import Segment
 
 __all__ = [
     "CHUNK_ENTRIES_MAX",
@@ -37,8 +38,8 @@ __all__ = [
 # About how much memory one entry takes.
 PENDING_BYTES: Final = 50
 
-# So many more than half of the rows in the heap of the oldest deliveries may be of removed chunks.
-STALE_ROWS_MAX: Final = 64
+# For less entries ints are as quick as runs.
+RUNS_MIN: Final = 16
 
 # The empty columns that groups without pending entries share; most groups are.
 _NO_LOWS: Final[list[int]] = []
@@ -46,28 +47,27 @@ _NO_CHUNKS: Final[list[Chunk]] = []
 _NO_NACKED: Final[dict[int, None]] = {}
 
 
-class PendingEntries(PendingInSlices):
+class PendingEntries(PendingByAge):
     """The pending entries of one group, in the order of their IDs.
 
     Shape: chunks of at most CHUNK_ENTRIES_MAX entries with disjoint ranges of IDs. A delivered batch becomes a chunk as
     it is, so reading costs no work per entry, and acknowledging a batch removes a slice; entries that were claimed one
-    by one cost a chunk its uniform columns. No object per entry but its ID, which the garbage collector does not track.
+    by one cost a chunk its uniform columns. IDs are packed: at once if they come from segments, else when the next
+    chunk begins.
 
     nacked: the entries that were released and have no owner, in the order of their release.
     _lent: chunks that a snapshot may share; while the snapshot lives, they are copied before they are changed.
     """
 
-    __slots__ = ("_oldest", "nacked")
+    __slots__ = ()
 
     def __init__(self) -> None:
         self._lows: list[int] = _NO_LOWS
         self._chunks: list[Chunk] = _NO_CHUNKS
         self._length = 0
         self._lent: Lent | None = None
-        self.nacked: dict[int, None] = _NO_NACKED
-        # A heap of (delivery time, low of chunk), built at the first request for the oldest entries. A chunk's earliest
-        # delivery is never before its least time here.
-        self._oldest: list[tuple[int, int]] | None = None
+        self.nacked = _NO_NACKED
+        self._oldest = None
 
     def __bool__(self) -> bool:
         return len(self) > 0
@@ -81,12 +81,12 @@ class PendingEntries(PendingInSlices):
     @property
     def first_id(self) -> int | None:
         """The least pending ID, or None."""
-        return self._chunks[0].ids[0] if self._chunks else None
+        return self._chunks[0].id_at(0) if self._chunks else None
 
     @property
     def last_id(self) -> int | None:
         """The greatest pending ID, or None."""
-        return self._chunks[-1].ids[-1] if self._chunks else None
+        return self._chunks[-1].id_at(-1) if self._chunks else None
 
     # -- changing ---------------------------------------------------------------------------------------------------
 
@@ -97,34 +97,60 @@ class PendingEntries(PendingInSlices):
         """
         if not ids:
             return
-        if self._chunks and ids[0] <= self._chunks[-1].ids[-1]:
+        if self._chunks and ids[0] <= self._chunks[-1].id_at(-1):
             for entry_id in ids:
                 self.set(entry_id, owner, time_ms, count)
-            return
-        self._length += len(ids)
-        if self._chunks:
-            last = self._chunks[-1]
-            if len(last.ids) + len(ids) <= CHUNK_ENTRIES_MAX:
-                last = self._own(last)
-                last.extend(ids, owner, time_ms, count)
-                self._note_time(time_ms, last)
-                return
-        for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
-            part = ids if len(ids) <= CHUNK_ENTRIES_MAX else ids[at : at + CHUNK_ENTRIES_MAX]
-            self._add(len(self._chunks), part, part[0], owner, time_ms, count)
+        elif (last := self._with_room(len(ids), owner, time_ms, count)) is not None:
+            last.add_ids(ids)
+        else:
+            for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
+                part = ids if len(ids) <= CHUNK_ENTRIES_MAX else ids[at : at + CHUNK_ENTRIES_MAX]
+                self._append(Chunk(part, owner, time_ms, count))
 
-    def _add(self, at: int, ids: list[int], low: int, owner: Consumer | None, time_ms: int, count: int) -> None:
-        """Make entries the chunk number `at`."""
-        chunk = Chunk(ids, owner, time_ms, count)
-        chunk.low = low
-        chunk.welcome(owner)
+    def deliver_runs(self, runs: Iterable[NodeRun], first_id: int, owner: Consumer, time_ms: int) -> None:
+        """Give runs of the log's entries to a consumer, as `deliver` does. first_id: that of all."""
+        are_last = not self._chunks or first_id > self._chunks[-1].id_at(-1)
+        for source, low, high in runs:
+            if not are_last or not isinstance(source, Segment) or high - low > CHUNK_ENTRIES_MAX:
+                self.deliver([*source.ids(low, high)], owner, time_ms)
+            elif (last := self._with_room(high - low, owner, time_ms, 1)) is not None:
+                last.pack()
+                last.add_run(source, low, high)
+            else:
+                chunk = Chunk([], owner, time_ms, 1)
+                chunk.add_run(source, low, high)
+                chunk.low = chunk.id_at(0)
+                self._append(chunk)
+
+    def _with_room(self, entries: int, owner: Consumer, time_ms: int, count: int) -> Chunk | None:
+        """Return the last chunk, with owners and times for so many more entries, whose IDs the caller adds; None if it
+        has no room for them.
+        """
+        if not self._chunks or len(self._chunks[-1].stamps) + entries > CHUNK_ENTRIES_MAX:
+            return None
+        self._length += entries
+        last = self._own(self._chunks[-1])
+        last.extend(entries, owner, time_ms, count)
+        self._note_time(time_ms, last)
+        return last
+
+    def _append(self, chunk: Chunk) -> None:
+        """Put a new chunk behind the last one, which is packed."""
+        self._length += len(chunk.stamps)
         if self._chunks:
-            self._lows.insert(at, low)
+            self._chunks[-1].pack()
+        self._put(len(self._chunks), chunk)
+
+    def _put(self, at: int, chunk: Chunk) -> None:
+        """Make a new chunk, of one consumer and one time, the number `at`."""
+        chunk.welcome()
+        if self._chunks:
+            self._lows.insert(at, chunk.low)
             self._chunks.insert(at, chunk)
         else:
-            self._lows, self._chunks = [low], [chunk]
-        if owner is not None:
-            self._note_time(time_ms, chunk)
+            self._lows, self._chunks = [chunk.low], [chunk]
+        if chunk.owners is not None and isinstance(chunk.times, int):
+            self._note_time(chunk.times, chunk)
 
     def set(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
         """Make one entry pending, or change it. owner: None for a released entry, which stands last in `nacked`."""
@@ -159,10 +185,29 @@ class PendingEntries(PendingInSlices):
         An XACK of a whole delivery names the same IDs in the same order: they are removed as one slice.
         """
         removed: list[int] = []
-        for chunk, index, run in self._runs(sorted(ids)):
-            removed += chunk.ids[index : index + run]
+        ascending = sorted(ids)
+        for chunk, index, run, at in self._runs(ascending):
+            removed += ascending[at : at + run]
             self._remove(chunk, index, index + run)
         return removed
+
+    def remove_leading(self, ms: int, stamps: list[int], seqs: list[int] | int) -> int:
+        """Remove the first ones of entries that are given by columns, if they are packed and pending one behind the
+        other; return how many. ms: is to be added to each stamp.
+        """
+        done, wanted = 0, len(stamps)
+        while done < wanted:
+            entry_id = (ms + stamps[done] << 64) + (seqs if isinstance(seqs, int) else seqs[done])
+            found = self._find(entry_id)
+            if found is None:
+                break
+            chunk, index = found
+            upto = min(wanted, done + len(chunk.stamps) - index)
+            if not chunk.have(index, ms, stamps[done:upto], seqs if isinstance(seqs, int) else seqs[done:upto]):
+                break
+            self._remove(chunk, index, index + upto - done)
+            done = upto
+        return done
 
     def remove_each(self, ids: Sequence[int]) -> list[bool]:
         """Remove entries one after the other; return for each whether it was pending.
@@ -177,19 +222,26 @@ class PendingEntries(PendingInSlices):
                 results.append(False)
                 continue
             chunk = chunks[at]
-            there = chunk.ids
-            index = bisect_left(there, entry_id)
-            if index == len(there) or there[index] != entry_id:
+            stamps, seqs, number = chunk.stamps, chunk.seqs, entry_id
+            if isinstance(seqs, int):
+                number = (entry_id >> 64) - chunk.base if entry_id & SEQ_MAX == seqs else -1
+            index = bisect_left(stamps, number) if number >= 0 else 0
+            if seqs is not None and not isinstance(seqs, int):
+                index = chunk.place(entry_id)
+                number = stamps[index] if index < len(stamps) and chunk.id_at(index) == entry_id else -1
+            if index == len(stamps) or stamps[index] != number:
                 results.append(False)
                 continue
             results.append(True)
             owner = chunk.owners
-            if self._lent or len(there) == 1 or type(owner) is not Consumer:
+            if self._lent or len(stamps) == 1 or type(owner) is not Consumer:
                 self._remove(chunk, index, index + 1)
                 continue
             owner.pending -= 1
             self._length -= 1
-            del there[index]
+            del stamps[index]
+            if seqs is not None and not isinstance(seqs, int):
+                del seqs[index]
             if type(chunk.times) is list:
                 del chunk.times[index]
             if type(chunk.counts) is list:
@@ -198,9 +250,9 @@ class PendingEntries(PendingInSlices):
 
     def take_over(self, ids: list[int], owner: Consumer, time_ms: int, counts_up: bool) -> None:
         """Give pending entries (ascending IDs) to a consumer; if `counts_up`, count one more delivery of each."""
-        for chunk, index, run in self._runs(ids):
+        for chunk, index, run, _ in self._runs(ids):
             if self.nacked:
-                for entry_id in chunk.ids[index : index + run]:
+                for entry_id in chunk.ids(index, index + run):
                     self.nacked.pop(entry_id, None)
             chunk = self._own(chunk)
             chunk.take_over(index, index + run, owner, time_ms, counts_up)
@@ -209,14 +261,14 @@ class PendingEntries(PendingInSlices):
     def renew(self, owner: Consumer, start: int, time_ms: int) -> None:
         """Deliver all entries of a consumer from ID `start` on once more; their chunks must have no other owner."""
         for chunk in list(self.chunks_of(owner, start)):
-            first = 0 if chunk.low >= start else bisect_left(chunk.ids, start)
-            if first < len(chunk.ids):
+            first, size = chunk.place(start), len(chunk.stamps)
+            if first < size:
                 chunk = self._own(chunk)
-                chunk.take_over(first, len(chunk.ids), owner, time_ms, counts_up=True)
+                chunk.take_over(first, size, owner, time_ms, counts_up=True)
                 self._note_time(time_ms, chunk)
 
-    def _runs(self, ids: list[int]) -> Iterator[tuple[Chunk, int, int]]:
-        """Yield (chunk, index, number of entries) for each run of `ids` (ascending) that is pending.
+    def _runs(self, ids: list[int]) -> Iterator[tuple[Chunk, int, int, int]]:
+        """Yield (chunk, index, number of entries, index in `ids`) for each run of `ids` (ascending) that is pending.
 
         A run is IDs that stand in a chunk one behind the other. The caller may remove each run at once.
         """
@@ -229,44 +281,44 @@ class PendingEntries(PendingInSlices):
                 at += 1
                 continue
             chunk = chunks[place]
-            there = chunk.ids
-            index = 0 if there[0] == entry_id else bisect_left(there, entry_id)
-            left = len(there) - index
-            if not left or there[index] != entry_id:
+            index = chunk.find(entry_id)
+            if index < 0:
                 at += 1
                 continue
-            run = min(left, wanted - at)
+            run = min(len(chunk.stamps) - index, wanted - at)
             if run > 1 and (
-                there[index + run - 1] != ids[at + run - 1] or there[index : index + run] != ids[at : at + run]
+                chunk.id_at(index + run - 1) != ids[at + run - 1] or chunk.ids(index, index + run) != ids[at : at + run]
             ):
                 run = 1
+            yield chunk, index, run, at
             at += run
-            yield chunk, index, run
 
     def _insert(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
         self._length += 1
         at = bisect_right(self._lows, entry_id) - 1
         if at < 0:
-            self._add(0, [entry_id], 0, owner, time_ms, count)  # whatever comes from below joins it
+            first = Chunk([entry_id], owner, time_ms, count)
+            first.low = 0  # whatever comes from below joins it
+            self._put(0, first)
             return
         chunk = self._chunks[at]
-        if len(chunk.ids) >= CHUNK_ENTRIES_MAX:
-            if entry_id > chunk.ids[-1]:
-                self._add(at + 1, [entry_id], entry_id, owner, time_ms, count)
+        if len(chunk.stamps) >= CHUNK_ENTRIES_MAX:
+            if entry_id > chunk.id_at(-1):
+                self._put(at + 1, Chunk([entry_id], owner, time_ms, count))
                 return
             self._split(at)
             if entry_id >= self._lows[at + 1]:
                 at += 1
             chunk = self._chunks[at]
         chunk = self._own(chunk)
-        chunk.insert(bisect_left(chunk.ids, entry_id), entry_id, owner, time_ms, count)
+        chunk.insert(chunk.place(entry_id), entry_id, owner, time_ms, count)
         if owner is not None:
             self._note_time(time_ms, chunk)
 
     def _split(self, at: int) -> None:
         """Cut the chunk number `at` in the middle."""
         chunk = self._own(self._chunks[at])
-        upper = chunk.split(len(chunk.ids) // 2)
+        upper = chunk.split(len(chunk.stamps) // 2)
         self._lows.insert(at + 1, upper.low)
         self._chunks.insert(at + 1, upper)
         oldest_ms = upper.oldest_ms()
@@ -275,50 +327,16 @@ class PendingEntries(PendingInSlices):
 
     def _remove(self, chunk: Chunk, start: int, stop: int) -> None:
         if self.nacked:
-            for entry_id in chunk.ids[start:stop]:
+            for entry_id in chunk.ids(start, stop):
                 self.nacked.pop(entry_id, None)
         chunk = self._own(chunk)
         self._length -= stop - start
         chunk.remove(start, stop)
-        if not chunk.ids:
+        if not chunk.stamps:
             at = bisect_left(self._lows, chunk.low)
             del self._lows[at], self._chunks[at]
 
-    def _find(self, entry_id: int) -> tuple[Chunk, int] | None:
-        at = bisect_right(self._lows, entry_id) - 1
-        if at < 0:
-            return None
-        chunk = self._chunks[at]
-        ids = chunk.ids
-        index = 0 if ids[0] == entry_id else bisect_left(ids, entry_id)
-        if index == len(ids) or ids[index] != entry_id:
-            return None
-        return chunk, index
-
     # -- looking ----------------------------------------------------------------------------------------------------
-
-    def get(self, entry_id: int) -> PendingEntry | None:
-        """Return a pending entry, or None."""
-        found = self._find(entry_id)
-        if found is None:
-            return None
-        chunk, index = found
-        return entry_id, chunk.owner_at(index), chunk.time_at(index), chunk.count_at(index)
-
-    def iterate(
-        self, start: int = 0, end: int = ID_MAX, until_ms: int | None = None, owner: Consumer | None = None
-    ) -> Iterator[PendingEntry]:
-        """Yield the entries from ID `start` to `end`, both included, in order; they must not change meanwhile.
-
-        until_ms: leave out entries that were delivered later. owner: yield the entries of this consumer alone.
-        """
-        chunks = self._chunks_from(start) if owner is None else self.chunks_of(owner, start)
-        if isinstance(owner, PastConsumer):
-            owner = owner.original
-        for chunk in chunks:
-            if chunk.low > end:
-                return
-            yield from chunk.chosen(start, end, until_ms, owner)
 
     def columns(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> Iterator[PendingColumns]:
         """Yield the first `count` entries of `iterate` as columns: IDs, owners, times and counts of entries that follow
@@ -337,7 +355,7 @@ class PendingEntries(PendingInSlices):
     def counts_of(self, ids: list[int]) -> list[int]:
         """Return how often entries, ascending and all pending, were delivered."""
         counts: list[int] = []
-        for chunk, index, run in self._runs(ids):
+        for chunk, index, run, _ in self._runs(ids):
             some = chunk.counts
             counts += some[index : index + run] if isinstance(some, list) else [some] * run
         return counts
@@ -348,100 +366,10 @@ class PendingEntries(PendingInSlices):
         for chunk in self.chunks_of(owner, start):
             if count is not None and len(ids) >= count:
                 break
-            first = bisect_left(chunk.ids, start)
-            if chunk.owners is owner:
-                ids += chunk.ids[first:]
-            else:
-                ids += [row[0] for row in chunk.rows(first, len(chunk.ids)) if row[1] is owner]
+            first, owners = chunk.place(start), chunk.owners
+            some = chunk.ids(first, len(chunk.stamps))
+            ids += compress(some, [one is owner for one in owners[first:]]) if isinstance(owners, list) else some
         return ids if count is None else ids[:count]
-
-    # -- the oldest deliveries --------------------------------------------------------------------------------------
-
-    def _note_time(self, time_ms: int, chunk: Chunk) -> None:
-        heap = self._oldest
-        if heap is None or (chunk.noted_ms is not None and time_ms >= chunk.noted_ms):
-            return
-        chunk.noted_ms = time_ms
-        heappush(heap, (time_ms, chunk.low))
-        if len(heap) > 2 * len(self._chunks) + STALE_ROWS_MAX:  # most rows are of chunks that are gone
-            heap[:] = [(one.noted_ms, one.low) for one in self._chunks if one.noted_ms is not None]
-            heapify(heap)
-
-    def _oldest_chunk(self, passed_over: Container[int]) -> Chunk | None:
-        """Return the chunk with the earliest delivery, or None; the head of the heap is its row then.
-
-        passed_over: the `low` of each chunk to leave out.
-        """
-        if self._oldest is None:
-            self._oldest = []
-            for chunk in self._chunks:
-                oldest_ms = chunk.oldest_ms()
-                if oldest_ms is not None:
-                    self._note_time(oldest_ms, chunk)
-        heap = self._oldest
-        while heap:
-            time_ms, low = heap[0]
-            at = bisect_left(self._lows, low)
-            is_there = at < len(self._lows) and self._lows[at] == low and low not in passed_over
-            if not is_there or self._chunks[at].noted_ms != time_ms:
-                heappop(heap)
-                continue
-            chunk = self._chunks[at]
-            oldest_ms = chunk.oldest_ms()
-            if oldest_ms == time_ms:
-                return chunk
-            heappop(heap)
-            chunk.noted_ms = None
-            if oldest_ms is not None:
-                self._note_time(oldest_ms, chunk)
-        return None
-
-    def oldest_ms(self) -> int | None:
-        """Return the earliest delivery time of all entries, or None; 0 if an entry was released."""
-        if self.nacked:
-            return 0
-        chunk = self._oldest_chunk(())
-        return None if chunk is None else chunk.noted_ms
-
-    def first_ms_behind(self, after_ms: int) -> int | None:
-        """Return the earliest delivery time after `after_ms`, or None."""
-        oldest_ms = None if self.nacked else self.oldest_ms()
-        if oldest_ms is not None and oldest_ms > after_ms:
-            return oldest_ms
-        return min((row[2] for row in self.iterate() if row[1] is not None and row[2] > after_ms), default=None)
-
-    def oldest(self, until_ms: int, count: int | None, is_wanted: Callable[[int], bool]) -> list[PendingEntry]:
-        """Return up to `count` entries delivered at `until_ms` or before: released ones first, then by (time, ID).
-
-        is_wanted: says of an ID whether its entry may be among them; what it raises changes nothing here.
-        """
-        wanted = self._length if count is None else count
-        chosen = list(islice(filter(is_wanted, self.nacked), wanted))
-        opened: dict[int, Chunk] = {}
-        candidates: list[tuple[int, int]] = []
-        try:
-            while len(chosen) < wanted:
-                # Open the chunks that may have something older than the oldest candidate.
-                while (chunk := self._oldest_chunk(opened.keys())) is not None:
-                    assert chunk.noted_ms is not None
-                    if chunk.noted_ms > until_ms or (candidates and (chunk.noted_ms, chunk.low) > candidates[0]):
-                        break
-                    opened[chunk.low] = chunk
-                    for index, entry_id in enumerate(chunk.ids):
-                        if chunk.owner_at(index) is not None and chunk.time_at(index) <= until_ms:
-                            heappush(candidates, (chunk.time_at(index), entry_id))
-                if not candidates:
-                    break
-                entry_id = heappop(candidates)[1]
-                if is_wanted(entry_id):
-                    chosen.append(entry_id)
-        finally:
-            for chunk in opened.values():
-                noted_ms, chunk.noted_ms = chunk.noted_ms, None
-                assert noted_ms is not None
-                self._note_time(noted_ms, chunk)
-        entries = [self.get(entry_id) for entry_id in chosen]
-        return [entry for entry in entries if entry is not None]
 
     def snapshot(self) -> "PendingEntries":
         """Return a read-only copy of these entries, which later changes here do not reach.

@@ -1,9 +1,11 @@
 """A chunk of pending entries that follow each other, and the consumers that have them."""
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import compress, repeat
 from typing import Final
+
+from streamd.stream.groups.chunk_ids import ChunkIds
 
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
 CHUNK_ENTRIES_MAX: Final = 256
@@ -15,7 +17,7 @@ COUNT_MAX: Final = 2**63 - 1
 PendingEntry = tuple[int, "Consumer | None", int, int]
 
 # Several pending entries as columns: a list with a value for each, or, except for IDs, the one value of all.
-PendingColumns = tuple[list[int], "list[Consumer | None] | Consumer | None", list[int] | int, list[int] | int]
+PendingColumns = tuple[ChunkIds, "list[Consumer | None] | Consumer | None", list[int] | int, list[int] | int]
 
 # The empty list that consumers without pending entries share.
 _NO_CHUNKS: Final[list[int]] = []
@@ -86,11 +88,11 @@ class PastConsumer(Consumer):
         original.is_lent = True
 
 
-class Chunk:
-    """Some pending entries that follow each other.
+class Chunk(ChunkIds):
+    """Some pending entries that follow each other, in the order of their IDs.
 
     low: all entries here have IDs from `low` on, all entries of the chunks before have IDs below it.
-    ids: ascending. owners, times, counts: one value while it is the same for all entries, as after the delivery of a
+    owners, times, counts: one value while it is the same for all entries, as after the delivery of a
     whole batch to one consumer; else a list with a value for each entry.
     held: how many entries each consumer has; None while `owners` is one value.
     noted_ms: the time of the chunk's valid row in the heap of the oldest deliveries; None if it has none.
@@ -98,11 +100,11 @@ class Chunk:
     A method that changes owners also updates the consumers.
     """
 
-    __slots__ = ("counts", "held", "ids", "low", "noted_ms", "owners", "times")
+    __slots__ = ("counts", "held", "low", "noted_ms", "owners", "times")
 
     def __init__(self, ids: list[int], owner: Consumer | None, time_ms: int, count: int) -> None:
-        self.low = ids[0]
-        self.ids = ids
+        super().__init__(ids)
+        self.low = ids[0] if ids else 0
         self.owners: Consumer | list[Consumer | None] | None = owner
         self.held: dict[Consumer, int] | None = None
         self.times: int | list[int] = time_ms
@@ -111,7 +113,8 @@ class Chunk:
 
     def copy(self) -> "Chunk":
         """Return a copy to change in place of this chunk; the consumers are not updated."""
-        other = Chunk(self.ids[:], None, 0, 0)
+        other = Chunk([], None, 0, 0)
+        other.take_ids(self, 0, len(self.stamps))
         other.low, other.noted_ms = self.low, self.noted_ms
         other.owners = self.owners[:] if isinstance(self.owners, list) else self.owners
         other.held = None if self.held is None else self.held.copy()
@@ -133,7 +136,7 @@ class Chunk:
                 other._gain(twins[owner], entries)
         elif owners is not None:
             other.owners = consumers[owners.name]
-            other.welcome(other.owners)
+            other.welcome()
         return other
 
     def owner_at(self, index: int) -> Consumer | None:
@@ -150,17 +153,13 @@ class Chunk:
 
     def between(self, start: int, end: int) -> tuple[int, int]:
         """Return the index of the first entry from ID `start` on, and the index of the first entry behind ID `end`."""
-        ids = self.ids
-        return (
-            bisect_left(ids, start) if ids[0] < start else 0,
-            bisect_right(ids, end) if ids[-1] > end else len(ids),
-        )
+        return 0 if start <= self.low else self.place(start), self.place(end + 1)
 
     def rows(self, start: int, stop: int) -> Iterator[PendingEntry]:
         """Return the entries from index `start` to before `stop`."""
         owners, times, counts = self.owners, self.times, self.counts
         return zip(
-            self.ids[start:stop],
+            self.ids(start, stop),
             owners[start:stop] if isinstance(owners, list) else repeat(owners),
             times[start:stop] if isinstance(times, list) else repeat(times),
             counts[start:stop] if isinstance(counts, list) else repeat(counts),
@@ -171,7 +170,7 @@ class Chunk:
         """Return the entries from index `start` to before `stop` as columns."""
         owners, times, counts = self.owners, self.times, self.counts
         return (
-            self.ids[start:stop],
+            self.part(start, stop),
             owners[start:stop] if isinstance(owners, list) else owners,
             times[start:stop] if isinstance(times, list) else times,
             counts[start:stop] if isinstance(counts, list) else counts,
@@ -193,7 +192,7 @@ class Chunk:
 
     def rows_of(self, owner: Consumer) -> list[PendingEntry]:
         """Return the entries of one consumer."""
-        return [row for row in self.rows(0, len(self.ids)) if row[1] is owner]
+        return [row for row in self.rows(0, len(self.stamps)) if row[1] is owner]
 
     def oldest_ms(self) -> int | None:
         """Return the earliest delivery time of the entries that have an owner, or None."""
@@ -203,43 +202,43 @@ class Chunk:
             if isinstance(times, list):
                 return min((time for owner, time in zip(owners, times, strict=True) if owner is not None), default=None)
             return times if self.held else None
-        if owners is None or not self.ids:
+        if owners is None or not self.stamps:
             return None
         return min(times) if isinstance(times, list) else times
 
     # -- changing ---------------------------------------------------------------------------------------------------
 
-    def welcome(self, owner: Consumer | None) -> None:
+    def welcome(self) -> None:
         """Count the entries of this new chunk for its one consumer."""
-        if owner is not None:
-            owner.pending += len(self.ids)
+        owner = self.owners
+        if isinstance(owner, Consumer):
+            owner.pending += len(self.stamps)
             owner.enter(self.low)
 
-    def extend(self, ids: list[int], owner: Consumer | None, time_ms: int, count: int) -> None:
-        """Add entries behind the last one."""
-        added = len(ids)
-        size = len(self.ids)
+    def extend(self, added: int, owner: Consumer, time_ms: int, count: int) -> None:
+        """Make room for so many entries behind the last one, whose IDs the caller adds."""
+        size = len(self.stamps)
         if self.owners is not owner or self.held is not None:
             self._several_owners().extend([owner] * added)
             self._gain(owner, added)
-        elif owner is not None:
+        else:
             owner.pending += added
         if isinstance(self.times, list):
-            self.times += [time_ms] * added
+            last_ms = self.times[-1]
+            self.times += [last_ms if last_ms == time_ms else time_ms] * added  # equal ones as one int
         elif self.times != time_ms:
             self.times = [self.times] * size + [time_ms] * added
         if isinstance(self.counts, list):
             self.counts += [count] * added
         elif self.counts != count:
             self.counts = [self.counts] * size + [count] * added
-        self.ids += ids
 
     def insert(self, index: int, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
         """Add an entry in front of the entry at an index."""
         self._several_owners().insert(index, owner)
         self._several_times().insert(index, time_ms)
         self._several_counts().insert(index, count)
-        self.ids.insert(index, entry_id)
+        self.unpack().insert(index, entry_id)
         self._gain(owner, 1)
 
     def set(self, index: int, owner: Consumer | None, time_ms: int, count: int) -> None:
@@ -256,7 +255,7 @@ class Chunk:
 
     def take_over(self, start: int, stop: int, owner: Consumer, time_ms: int, counts_up: bool) -> None:
         """Give the entries from index `start` to before `stop` to a consumer, as one more delivery if `counts_up`."""
-        is_whole = stop - start == len(self.ids)
+        is_whole = stop - start == len(self.stamps)
         if self.owners is not owner:
             before = self._holders(start, stop)
             if is_whole:
@@ -295,9 +294,9 @@ class Chunk:
             del owners[start:stop]
         elif owners is not None:
             owners.pending -= stop - start
-            if stop - start == len(self.ids):
+            if stop - start == len(self.stamps):
                 owners.leave(self.low)
-        del self.ids[start:stop]
+        self.drop_ids(start, stop)
         if isinstance(self.times, list):
             del self.times[start:stop]
         if isinstance(self.counts, list):
@@ -305,14 +304,14 @@ class Chunk:
 
     def remove_owner(self, owner: Consumer) -> list[int]:
         """Remove the entries of one of several consumers, which is being removed; return all IDs from before."""
-        owners, before = self.owners, self.ids
+        owners, before = self.owners, self.unpack()
         assert isinstance(owners, list)
         assert self.held is not None
         stays = [one is not owner for one in owners]
         del self.held[owner]
-        self.ids = [*compress(before, stays)]
+        self.stamps = [*compress(before, stays)]
         others = list(self.held.items())
-        if len(others) == 1 and others[0][1] == len(self.ids):
+        if len(others) == 1 and others[0][1] == len(self.stamps):
             self.owners, self.held = others[0][0], None
         else:
             self.owners = [*compress(owners, stays)]
@@ -324,8 +323,9 @@ class Chunk:
 
     def split(self, index: int) -> "Chunk":
         """Move the entries from an index on to a new chunk; return it."""
-        upper = Chunk(self.ids[index:], None, 0, 0)
-        size = len(self.ids)
+        upper, size = Chunk([], None, 0, 0), len(self.stamps)
+        upper.take_ids(self, index, size)
+        upper.low = upper.id_at(0)
         moved = self._holders(index, size)
         if isinstance(self.owners, list):
             upper.owners, upper.held = self.owners[index:], dict(moved)
@@ -382,18 +382,18 @@ class Chunk:
         """Give every entry an owner of its own."""
         owners = self.owners
         if not isinstance(owners, list):
-            self.held = {} if owners is None else {owners: len(self.ids)}
-            self.owners = owners = [owners] * len(self.ids)
+            self.held = {} if owners is None else {owners: len(self.stamps)}
+            self.owners = owners = [owners] * len(self.stamps)
         return owners
 
     def _several_times(self) -> list[int]:
         times = self.times
         if not isinstance(times, list):
-            self.times = times = [times] * len(self.ids)
+            self.times = times = [times] * len(self.stamps)
         return times
 
     def _several_counts(self) -> list[int]:
         counts = self.counts
         if not isinstance(counts, list):
-            self.counts = counts = [counts] * len(self.ids)
+            self.counts = counts = [counts] * len(self.stamps)
         return counts

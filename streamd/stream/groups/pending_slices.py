@@ -1,11 +1,12 @@
-"""The operations on pending entries that go by chunks: pieces for long replies, and removing all of a consumer."""
+"""Pending entries by chunks: looking, pieces for long replies, and removing all of a consumer."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from streamd.stream.entry_id import ID_MAX
 from streamd.stream.groups.lent_chunks import Lent
-from streamd.stream.groups.pending_chunk import CHUNK_ENTRIES_MAX, Chunk, Consumer, PendingEntry
+from streamd.stream.groups.pending_chunk import CHUNK_ENTRIES_MAX, Chunk, Consumer, PastConsumer, PendingEntry
 
 # So many chunks are taken out one by one; more of them by making the list anew.
 _FEW_CHUNKS: Final = 16
@@ -23,6 +24,37 @@ class PendingInSlices:
     _lows: list[int]
     _length: int
     _lent: Lent | None
+
+    def _find(self, entry_id: int) -> tuple[Chunk, int] | None:
+        at = bisect_right(self._lows, entry_id) - 1
+        if at < 0:
+            return None
+        chunk = self._chunks[at]
+        index = chunk.find(entry_id)
+        return None if index < 0 else (chunk, index)
+
+    def get(self, entry_id: int) -> PendingEntry | None:
+        """Return a pending entry, or None."""
+        found = self._find(entry_id)
+        if found is None:
+            return None
+        chunk, index = found
+        return entry_id, chunk.owner_at(index), chunk.time_at(index), chunk.count_at(index)
+
+    def iterate(
+        self, start: int = 0, end: int = ID_MAX, until_ms: int | None = None, owner: Consumer | None = None
+    ) -> Iterator[PendingEntry]:
+        """Yield the entries from ID `start` to `end`, both included, in order; they must not change meanwhile.
+
+        until_ms: leave out entries that were delivered later. owner: yield the entries of this consumer alone.
+        """
+        chunks = self._chunks_from(start) if owner is None else self.chunks_of(owner, start)
+        if isinstance(owner, PastConsumer):
+            owner = owner.original
+        for chunk in chunks:
+            if chunk.low > end:
+                return
+            yield from chunk.chosen(start, end, until_ms, owner)
 
     def pieces(
         self, start: int, end: int, until_ms: int | None, owner: Consumer | None
@@ -61,11 +93,11 @@ class PendingInSlices:
         for chunk in self.chunks_of(owner, start):
             if chunk.owners is not owner:
                 return None
-            first = 0 if chunk.low >= start else bisect_left(chunk.ids, start)
-            if first < len(chunk.ids):
-                first_id = chunk.ids[first] if first_id < 0 else first_id
-                last_id = chunk.ids[-1]
-                entries += len(chunk.ids) - first
+            first, size = chunk.place(start), len(chunk.stamps)
+            if first < size:
+                first_id = chunk.id_at(first) if first_id < 0 else first_id
+                last_id = chunk.id_at(-1)
+                entries += size - first
         return (first_id, last_id, entries) if entries else None
 
     def chunks_of(self, owner: Consumer, start: int) -> Iterator[Chunk]:
@@ -88,7 +120,7 @@ class PendingInSlices:
         removed, lows = owner.pending, set[int]()
         for chunk in list(self.chunks_of(owner, 0)):
             held = chunk.held
-            if held is None or held[owner] == len(chunk.ids):
+            if held is None or held[owner] == len(chunk.stamps):
                 lows.add(chunk.low)
                 dropped.append(chunk)
             else:

@@ -8,7 +8,7 @@ from typing import Final
 
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.log.runs import Passed, first_runs
+from streamd.stream.log.runs import NodeRun, Passed, first_runs
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.shelf import Shelf
@@ -378,20 +378,20 @@ class Log(Tail):
             yield from zip(source.ids(low, high), source.entries(low, high), strict=True)
 
     def encode_parts(
-        self, start: int, end: int, count: int | None = None, reverse: bool = False, ids: list[int] | None = None
+        self, start: int, end: int, count: int | None = None, reverse: bool = False, found: list[NodeRun] | None = None
     ) -> tuple[int, list[bytes]]:
         """Return `(the number, the RESP)` of the first `count` entries from `start` to `end`, both included.
 
         The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without an array header around
         them, in parts still to be joined. With `reverse` the entries come last one first.
-        ids: gets the IDs of these entries (a consumer group needs them too), not if `reverse`.
+        found: gets the runs of these entries (a consumer group needs their IDs), not if `reverse`.
         """
         entries = 0
         parts: list[bytes] = []
         sealed, tail = self._sealed, self._ids
         left = sys.maxsize if count is None else count
         if sealed is not None and sealed.live_count and start <= end and not (reverse or (tail and start >= tail[0])):
-            entries = sealed.read_first(start, end, left, parts, ids)
+            entries = sealed.read_first(start, end, left, parts, found)
             if entries >= left or not tail or end < tail[0]:
                 return entries, parts
             start = tail[0]
@@ -399,8 +399,8 @@ class Log(Tail):
             self.require(start, end, count, True)
         for source, low, high in self.runs(start, end, left - entries, reverse):
             parts.append(source.read(low, high, reverse))
-            if ids is not None:
-                ids += source.ids(low, high)
+            if found is not None:
+                found.append((source, low, high))
             entries += high - low
         return entries, parts
 

@@ -6,6 +6,17 @@ from typing import Final, final
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.tail import Tail
 
+# A node, and the positions from which and to before which its entries are meant.
+NodeRun = tuple[Segment | Tail, int, int]
+
+
+def ids_in(runs: list[NodeRun]) -> list[int]:
+    """Return the IDs of the entries of runs, in order."""
+    ids: list[int] = []
+    for source, low, high in runs:
+        ids += source.ids(low, high)
+    return ids
+
 
 @final
 class Passed:

@@ -8,6 +8,7 @@ from typing import Final
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import ids_behind, ids_of, sums
+from streamd.stream.log.places import column_places
 from streamd.stream.log.sealing import JOINED_BYTES_MAX, join_texts, seal_texts
 from streamd.stream.log.segment_cache import CACHE, Encoded
 from streamd.stream.wire.cutting import cut, cut_alike
@@ -22,7 +23,7 @@ from streamd.stream.wire.entry_encoder import (
     weave_same_fields,
 )
 from streamd.stream.wire.entry_writer import WRITES, write
-from streamd.stream.wire.packed_numbers import index_of, lower_bound, pack, view
+from streamd.stream.wire.packed_numbers import index_of, lower_bound, number_at, pack, view
 
 try:
     from lz4.block import decompress
@@ -252,6 +253,21 @@ class Segment:
         self.live_count = left = self.live_count - 1
         return left
 
+    def delete_ids(self, ids: list[int]) -> list[int]:
+        """Mark entries as deleted, by ascending IDs, one at least; return the IDs that were there."""
+        before = bytes(self.live or b"\1" * self.count)
+        places = column_places(self.first_id, self.count, self.stamps, self.seqs, ids) or [*map(self.find, ids)]
+        live = self.live = bytearray(before)
+        for at in places:
+            if at >= 0:
+                live[at] = 0
+        self.encoded = None
+        gone = self.live_count - live.count(1)
+        self.live_count -= gone
+        if gone != len(ids):
+            ids = [one for one, at in zip(ids, places, strict=True) if at >= 0 and before[at]]
+        return ids if gone == len(ids) else [*dict.fromkeys(ids)]  # without those named twice
+
     def rewritten(self) -> "Segment":
         """Return the same node with its undeleted entries alone; there must be one."""
         ids: list[int] = []
@@ -299,6 +315,15 @@ class Segment:
         if self.seqs is None:
             return ids_behind((ms - ms % 1000 << 64) + (first & SEQ_MAX), stamps)
         return ids_of(sums(ms - ms % 1000, stamps), view(self.seqs, count)[low:high])
+
+    def id_at(self, position: int) -> int:
+        """Return the ID of the entry at a position."""
+        stamps, seqs, ms = self.stamps, self.seqs, self.first_id >> 64
+        if seqs is None and stamps is None:
+            return self.first_id + position
+        if stamps is not None:
+            ms += number_at(stamps, self.count, position) - ms % 1000
+        return (ms << 64) + (self.first_id & SEQ_MAX if seqs is None else number_at(seqs, self.count, position))
 
     def entries(self, low: int, high: int) -> list[list[bytes]]:
         """Return the fields and values of the entries at positions from `low` to before `high`, a new list each."""

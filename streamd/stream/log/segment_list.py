@@ -6,7 +6,7 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Final
 
-from streamd.stream.log.runs import Passed
+from streamd.stream.log.runs import NodeRun, Passed
 from streamd.stream.log.segment import Segment
 
 _live_count: Final = attrgetter("live_count")
@@ -152,7 +152,7 @@ class SegmentList:
                     if 2 * self.delete_at(index, position) < segment.count:
                         self.shrink(index)
                 continue
-            behind = bisect_right(ids, last_id, at)
+            behind = bisect_right(ids, last_id, at, min(at + segment.count, wanted))
             if there := self._delete_in(index, ids[at:behind]):
                 deleted += there
                 self.shrink(index)
@@ -165,15 +165,12 @@ class SegmentList:
         if segment.live is None:
             low = segment.position(ids[0])
             high = low + len(ids)
-            if high <= segment.count and [*segment.ids(low, high)] == ids:
+            if segment.position(ids[-1]) == high - 1 and [*segment.ids(low, high)] == ids:
                 self.delete(index, low, high)
                 return ids
-        deleted = []
-        for entry_id in ids:
-            position = self.segments[index].find(entry_id)
-            if position >= 0:
-                self.delete_at(index, position)
-                deleted.append(entry_id)
+        segment = self._to_change(index)
+        deleted = segment.delete_ids(ids)
+        self.live_count -= len(deleted)
         return deleted
 
     def shrink(self, index: int) -> None:
@@ -325,8 +322,8 @@ class SegmentList:
         """
         return self.runs(start, end, False)
 
-    def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:
-        """Append the RESP of the first `count` entries from ID `start` to `end` to `parts`, and their IDs to `ids`;
+    def read_first(self, start: int, end: int, count: int, parts: list[bytes], found: list[NodeRun] | None) -> int:
+        """Append the RESP of the first `count` entries from ID `start` to `end` to `parts`, and their runs to `found`;
         return the number of these entries.
 
         The entries are those of `runs`, in order. (To run a generator takes as long as to read a few entries.)
@@ -344,8 +341,8 @@ class SegmentList:
                     run_high = run_low + left
                 if run_low < run_high:
                     parts.append(segment.read(run_low, run_high))
-                    if ids is not None:
-                        ids += segment.ids(run_low, run_high)
+                    if found is not None:
+                        found.append((segment, run_low, run_high))
                     left -= run_high - run_low
             if is_last or left <= 0:
                 break

@@ -37,6 +37,9 @@ class Tail:
         self._columns: EntryColumns | None = None
         self._room = self._gone = self._gone_id = 0
 
+    def id_at(self, position: int) -> int:
+        return self._ids[position]
+
     def ids(self, low: int, high: int) -> Sequence[int]:
         return self._ids[low:high]
 

@@ -268,7 +268,12 @@ def encode_rows(ids: Sequence[int], head: bytes, rests: Column) -> bytes:
         behind = [rests] * len(ids) if isinstance(rests, bytes) else rests
         names = map(format_id, ids)
         return join([b"%b\r\n$%d\r\n%b%b" % (head, len(name), name, rest) for name, rest in zip(names, behind)])  # noqa: B905
-    columns, tail = id_columns(split_ids(ids), len(ids), head + b"\r\n$%d\r\n%b")
+    return encode_id_rows(split_ids(ids), len(ids), head, rests)
+
+
+def encode_id_rows(ids: IdParts, length: int, head: bytes, rests: Column) -> bytes:
+    """Return the RESP of so many rows as `encode_rows` does."""
+    columns, tail = id_columns(ids, length, head + b"\r\n$%d\r\n%b")
     if isinstance(rests, bytes):
         front, digits = columns[0], columns[-1]
         if len(columns) == 2 and isinstance(front, bytes) and not isinstance(digits, bytes):
@@ -278,7 +283,7 @@ def encode_rows(ids: Sequence[int], head: bytes, rests: Column) -> bytes:
         columns.append(tail + rests)
     else:
         columns += [tail, rests]
-    return join(_weave(columns, len(ids)))
+    return join(_weave(columns, length))
 
 
 def _weave(columns: list[Column], length: int) -> list[bytes]:

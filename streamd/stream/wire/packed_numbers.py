@@ -31,6 +31,18 @@ def view(column: bytes, length: int) -> Sequence[int]:
     return column if size == 1 else memoryview(column).cast(_CODES[size])  # type: ignore[call-overload]
 
 
+def number_at(column: bytes, length: int, place: int) -> int:
+    """Return one of the `length` ints of a packed column."""
+    size = len(column) // length
+    return column[place] if size == 1 else int.from_bytes(column[place * size : (place + 1) * size], byteorder)
+
+
+def unpacked(column: bytes, length: int) -> Sequence[int]:
+    """As `view`, for reading many ints: an array is made and read in less time than a view."""
+    size = len(column) // length
+    return column if size == 1 else array(_CODES[size], column)
+
+
 def lower_bound(column: bytes, length: int, number: int) -> int:
     """Return the place of the first number that is `number` (0 or more) or more; the column ascends."""
     if IS_NATIVE and len(column) <= NATIVE_BYTES_MAX * length and not number >> 32:

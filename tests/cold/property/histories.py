@@ -54,6 +54,8 @@ def _guarded(outcome: Outcome, work: object) -> Outcome:
             outcome.difference = str(difference)
         except (Exception, Absent):
             outcome.difference = traceback.format_exc()
+        outcome.pair.plain.close()
+        outcome.pair.cold.close()
     outcome.pair.counts["steps"] = len(outcome.history)
     return outcome
 

@@ -61,8 +61,14 @@ class Side(Host):
         self.clock = clock
         self.begin(None)
 
+    def close(self) -> None:
+        """Free what a server that has run scripts keeps in memory until its end."""
+        if hasattr(self, "engine"):
+            self.engine.scripts.close()
+
     def begin(self, disk: SimulatedDisk | None) -> None:
         """Start the server and connect all clients."""
+        self.close()
         self.restartable = self.kind(disk, self.clock, True, False, **self.options)
         self.engine = self.restartable.engine
         self.engine.disconnect(self.restartable.client)

@@ -1,5 +1,7 @@
 """XDEL, XPENDING and sealing where IDs, owners and seqs do not follow each other."""
 
+from random import Random
+
 import pytest
 
 from streamd.stream.log.entry_log import Log
@@ -33,3 +35,33 @@ def test_a_segment_that_loses_most_entries_one_by_one_is_rewritten():
         assert log.delete_many([number << 64, 100 + number << 64]) == [number << 64, 100 + number << 64]
     assert log._sealed is not None
     assert [segment.count < 60 for segment in log._sealed.segments[:2]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "id_of",
+    [
+        lambda n: 10**12 + 3 * n << 64,  # a seq that is the same
+        lambda n: 10**12 + n << 64 | 5,
+        lambda n: 10**12 + n // 7 << 64 | n % 7,  # seqs that count up in a millisecond
+        lambda n: 10**12 + n // 7 << 64 | n % 7 * 300,  # others
+        lambda n: 10**12 + n // 7 * 2 << 64 | n % 7 + 10**9,
+        lambda n: 10**12 << 64 | 3 * n,  # one millisecond
+    ],
+)
+def test_many_ids_are_deleted_as_each_of_them_is(id_of):
+    random = Random(5)
+    log, left = Log(100), set[int]()
+    for number in range(1000):
+        log.append(id_of(number), [b"f", b"%d" % number])
+        left.add(id_of(number))
+    for size in (1, 20, 100, 100, 300):
+        # (Among them are IDs that no entry has, and some twice.)
+        ids = [id_of(number) for number in random.choices(range(1000), k=size)]
+        ids = [one + random.choice([0] * 40 + [1, -1, 1 << 64, -(one % 2**64)]) for one in ids]
+        there = sorted(left.intersection(ids))
+        assert log.delete_many(ids) == there
+        left.difference_update(there)
+        assert log.ids_between() == sorted(left)
+        assert len(log) == len(left)
+    everything = sorted(left)[::3]
+    assert log.delete_many(everything) == everything
