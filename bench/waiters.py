@@ -72,26 +72,7 @@ def of_a_group(readers: int, wakes: int, rounds: int) -> Work:
 
 def of_own_streams(readers: int, rounds: int) -> Work:
     """Return XADDs, one after the other, to this many streams, each with one waiting reader."""
-
-    def work(target: Target) -> Sample:
-        socks = _connect(target, readers)
-        elapsed = cpu = 0.0
-        with target.connect() as writer:
-            for _ in range(rounds):
-                for number, sock in enumerate(socks):
-                    sock.sendall(request("XREAD", "BLOCK", 0, "STREAMS", f"own{number}", "$"))
-                _wait_until_blocked(writer, readers)
-                cpu_before, start = target.cpu_s(), time.perf_counter()
-                for number in range(readers):
-                    ask(writer, "XADD", f"own{number}", "*", "f", VALUE)
-                _receive(socks, readers)
-                elapsed += time.perf_counter() - start
-                cpu += target.cpu_s() - cpu_before
-        for sock in socks:
-            sock.close()
-        return Sample(readers * rounds / elapsed, cpu / (readers * rounds) * 1e6)
-
-    return work
+    return on_each_stream(readers, 1, rounds)
 
 
 def on_each_stream(streams: int, readers: int, rounds: int) -> Work:

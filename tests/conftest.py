@@ -9,6 +9,7 @@ import pytest
 
 from streamd.base.clock import ManualClock
 from tests.differential.redis_process import judge
+from tests.engines import free_scripts
 from tests.judged import pytest_terminal_summary
 from tests.session import Session
 from tests.version_before import unpack_version_before
@@ -41,6 +42,12 @@ def pytest_configure() -> None:
     """Let tests interrupt programs: jobs in the background of a shell, and their children, may ignore SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _scripts_freed() -> Iterator[None]:
+    yield
+    free_scripts()
 
 
 @pytest.fixture(scope="module", autouse=True)

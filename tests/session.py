@@ -11,6 +11,7 @@ from streamd.connected.client import Client
 from streamd.data.records import ColumnsRecord
 from streamd.engine.engine import Engine
 from streamd.resp.template import Requests
+from tests.engines import noted
 
 Word = bytes | str | int
 
@@ -103,7 +104,7 @@ class Session(SessionClient):
 
     def __init__(self, clock: ManualClock | None = None, config: Config | None = None) -> None:
         self.clock = clock or ManualClock()
-        super().__init__(Engine(self.clock, config))
+        super().__init__(noted(Engine(self.clock, config)))
         self.state = self.engine.state
         self.state.records = None
         # Commands take no time, and what else the tests' process holds in memory is no matter of this server.

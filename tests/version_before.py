@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unpacked import unpack
+
 ROOT = Path(__file__).resolve().parent.parent
 COMMIT = "aa510b6"
 
@@ -28,7 +30,7 @@ def unpack_version_before(directory: Path) -> Path:
             raise
         pytest.skip(f"the git history does not reach back to {COMMIT}, the version before: {error}")
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(directory, filter="data")
+        unpack(archive, directory)
     return directory
 
 

@@ -43,11 +43,13 @@ class Wait:
     probably need next. pending: the job, once it was handed out. data: the blocks that were read; taken: how many of
     them are in the cache, pinned. is_large: they are too many for the cache; the job has the system's cache take them,
     so that the request reads them in place without a wait for the disk. failed: whether not all could be read. is_done:
-    it has ended.
+    it has ended. behind: blocked commands that are tried again when it has ended, since both may take the same pending
+    entries; takes: whether there may be such commands.
     """
 
     __slots__ = (
         "ahead",
+        "behind",
         "client",
         "data",
         "failed",
@@ -59,6 +61,7 @@ class Wait:
         "rows",
         "store",
         "taken",
+        "takes",
         "times",
         "unfinished",
         "waiter",
@@ -77,7 +80,8 @@ class Wait:
         self.pending: Pending | None = None
         self.data: list[bytes] = []
         self.taken = 0
-        self.failed = self.is_done = self.is_large = False
+        self.failed = self.is_done = self.is_large = self.takes = False
+        self.behind: dict[Waiter[Client], None] = {}
 
     @property
     def is_wanted(self) -> bool:
@@ -215,9 +219,22 @@ class Absences:
             return self._calls.attempt_in_place(waiter, absent)
         wait = self._attempts[waiter] = Wait(store, waiter.client, rows)
         wait.waiter, wait.times = waiter, times
+        wait.takes = waiter.retry_ms is not None or (before is not None and before.takes)
         self._state.blocked.set_retry(waiter, None)
         self._enter(wait)
         return BLOCKED
+
+    def waits_behind(self, waiter: Waiter[Client]) -> bool:
+        """Return whether a blocked command that takes pending entries has to let another one go first, which was tried
+        before and waits for their blocks; it is tried again then.
+        """
+        for other, wait in self._attempts.items():
+            may_take = wait.takes and (waiter.retry_ms is not None or waiter in wait.behind)
+            if may_take and other is not waiter and not wait.is_done and not {*other.keys}.isdisjoint(waiter.keys):
+                wait.behind[waiter] = None
+                self._state.blocked.set_retry(waiter, None)
+                return True
+        return False
 
     def pause(self, client: Client, unfinished: Unfinished, pause: Pause) -> bool:
         """Let a client wait for the blocks of the rest of its reply; return whether it does."""
@@ -330,6 +347,7 @@ class Absences:
             self._unblock(waiter, NO_REPLY)
         elif waiter is not None:
             self._serve([waiter])
+            self._release(wait)
 
     def finish(self, client: Client) -> None:
         """Wait for the blocks that a client waits for, if any, so that it can go on at once."""
@@ -350,8 +368,17 @@ class Absences:
             for wait in served:
                 self._drop(wait)
 
+    def _release(self, wait: Wait) -> None:
+        """Have the commands behind one that waited tried again soon, first come first."""
+        for waiter in wait.behind:
+            if waiter.client.waiter is waiter:
+                self._state.blocked.set_retry(waiter, 0)
+                self._want_turn()
+        wait.behind.clear()
+
     def _drop(self, wait: Wait) -> None:
         wait.let_go()
+        self._release(wait)
         if self._last.get(wait.client) is wait:
             del self._last[wait.client]
         if wait.waiter is not None and self._attempts.get(wait.waiter) is wait:

@@ -352,6 +352,8 @@ class Engine:
         self.state.guard(waiter.client, "the end of a wait", self._try, waiter)
 
     def _try(self, waiter: Waiter[Client]) -> None:
+        if self.absences.waits_behind(waiter):
+            return
         tracker = waiter.client.tracker
         if tracker is not None:
             self.state.tracking.hold(tracker)

@@ -221,13 +221,8 @@ class IdmpTable(Windows):
         """
         pid = pids[0]
         if iids[0] in iids[1:_LOOKED_AT] and pids.count(pid) == len(pids):
-            known: dict[bytes, int] = {}
-            for iid in {*iids}:
-                known_id = self.lookup(pid, iid, now_ms)
-                if known_id is None:
-                    return None
-                known[iid] = known_id
-            return [*map(known.__getitem__, iids)]
+            known = {iid: self.lookup(pid, iid, now_ms) for iid in {*iids}}
+            return [*map(known.__getitem__, iids)] if all(known.values()) else None  # type: ignore[list-item]
         return find(self._larger, pids, iids, now_ms - self.duration_s * 1000)
 
     def lookup_or_record_columns(

@@ -358,6 +358,50 @@ def test_a_claim_of_a_blocked_client_reads_blocks_when_its_time_comes(server):
     assert server.replies()[0][0][1][0][0] == b"1-0"
 
 
+def two_that_claim(server):
+    """Have two clients wait for pending entries, of which the first needs a block that the second does not need; return
+    the IDs and the clients.
+    """
+    index = server.cool(b"t", 3_000).index
+    wanted = [b"%d-0" % (index.first_id(row) >> 64) for row in range(2)]
+    server.do("XGROUP CREATE t g $")
+    server.send([b"XCLAIM", b"t", b"g", b"ann", b"0", *wanted, b"FORCE", b"JUSTID"])
+    server.read()
+    evict(server.engine)
+    server.send([b"XRANGE", b"t", wanted[0], wanted[0]])
+    server.read()
+    server.replies()
+    clients = [server.connect() for _ in range(2)]
+    for one, name, limit in zip(clients, (b"bob", b"cid"), ([], [b"COUNT", b"1"]), strict=True):
+        wait = [b"BLOCK", b"0", b"CLAIM", b"1000", *limit, b"STREAMS", b"t", b">"]
+        one.send([b"XREADGROUP", b"GROUP", b"g", name, *wait])
+    server.clock.advance(1_001)
+    return wanted, *clients
+
+
+def test_who_waits_for_blocks_of_pending_entries_is_not_overtaken(server):
+    wanted, first, second = two_that_claim(server)
+    assert first.replies() == second.replies() == []
+    assert server.state.blocked.next_due_ms(server.clock) is None
+    server.read()
+    assert ids(first.replies()[0][0][1]) == wanted
+    assert second.replies() == []
+    server.clock.advance(1_001)
+    server.read()
+    assert ids(second.replies()[0][0][1]) == wanted[:1]
+
+
+@pytest.mark.parametrize("leaves", ["disconnect", "KILL ID", "UNBLOCK"])
+def test_when_the_first_one_leaves_the_next_one_gets_them(server, leaves):
+    wanted, first, second = two_that_claim(server)
+    if leaves == "disconnect":
+        server.engine.disconnect(first.client)
+    else:
+        server.do(f"CLIENT {leaves} {first.client.id}")
+    server.read()
+    assert ids(second.replies()[0][0][1]) == wanted[:1]
+
+
 @pytest.mark.interpreted(reason="replaces a method of the store")
 def test_a_claim_of_more_blocks_than_there_is_room_for_ends(server):
     index = server.cool(b"t", 3_000).index

@@ -13,6 +13,7 @@ from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.jobs import Done
 from tests.crash.simulated_disk import SimulatedDisk
+from tests.engines import noted
 
 _COMMANDS = COMMANDS.copy_for_server()
 DIRECTORY = "data"
@@ -68,7 +69,7 @@ class Restartable:
         self.replies: dict[Context, list[bytes]] = {}
         # One table of commands for all: copying it would be half of a start's time.
         with patch.object(CommandTable, "copy_for_server", lambda table: _COMMANDS):
-            self.engine = Engine(self.clock, Config(**self.options))
+            self.engine = noted(Engine(self.clock, Config(**self.options)))
         self.engine.calls.stopwatch = lambda: 0
         self.persistence = self._make_persistence()
         self.persistence.open()

@@ -89,15 +89,15 @@ def test_faults2_1_5_so_it_is_with_output_that_has_waited_for_the_journal(policy
 def test_faults2_1_5_a_reply_that_cannot_be_made_keeps_no_other_waiter_waiting(faulty, what):
     clients = [faulty.connect() for _ in range(3)]
     for one in clients:
-        one.say("XREAD BLOCK 1000 STREAMS s $")
+        one.say("BLPOP k 1")
     clients[1].client.protocol = NO_PROTOCOL
     if what == "reply":
-        assert faulty.do("XADD s 1-1 f v") == b"1-1"
+        assert faulty.do("RPUSH k a b c") == 3
     else:
         faulty.clock.advance(1_000)
     assert not any(one.blocked for one in clients)
-    for one in (clients[0], clients[2]):
-        assert one.replies() == ([[[b"s", [[b"1-1", [b"f", b"v"]]]]]] if what == "reply" else [None])
+    for one, value in ((clients[0], b"a"), (clients[2], b"c")):
+        assert one.replies() == ([[b"k", value]] if what == "reply" else [None])
     assert clients[1].client.closed
     assert faulty.engine.state.blocked.next_due_ms(faulty.engine.clock) is None
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unpacked import unpack
+
 redis = pytest.importorskip("redis")
 
 SOURCES = Path("build") / "programs" / "redis-py"
@@ -26,7 +28,7 @@ def source() -> Path:
         if done.returncode:
             pytest.skip(f"redis-py's source cannot be had here: {done.stderr.strip().splitlines()[-1]}")
         with tarfile.open(SOURCES / f"redis-{redis.__version__}.tar.gz") as archive:
-            archive.extractall(SOURCES, filter="data")
+            unpack(archive, SOURCES)
     return tree
 
 

@@ -10,15 +10,16 @@ SEQS = st.one_of(st.integers(0, 120), st.integers(990, 1010), st.sampled_from([2
 IDS = st.builds(lambda ms, seq: ms << 64 | seq, MILLISECONDS, SEQS)
 RUNS = st.builds(lambda first, count: [min(first + at, 2**128 - 1) for at in range(count)], IDS, st.integers(1, 20))
 FEW = st.lists(st.sampled_from([1_795_248_000_000 << 64 | 9, 1_795_248_000_000 << 64 | 10]), min_size=1, max_size=30)
-MANY = st.lists(st.builds(lambda ms, seq: ms << 64 | seq, st.integers(10**12, 10**12 + 3), st.integers(0, 999)))
+SOME = st.builds(lambda ms, seq: ms << 64 | seq, st.integers(10**12, 10**12 + 3), st.integers(0, 999))
+MANY = st.lists(SOME, min_size=48, max_size=80)
 
 
-@example([10**12 << 64, (10**12 - 1) << 64 | 5])
-@example([10**12 << 64 | 1000, 10**12 << 64 | 999, 10**12 << 64])
+@example([10**12 << 64, (10**12 - 1) << 64 | 5] * 30)
+@example([10**12 << 64 | 1000, 10**12 << 64 | 999, 10**12 << 64] * 30)
 @given(
     st.one_of(
         st.lists(IDS, min_size=1, max_size=40),
-        MANY.filter(bool),
+        MANY,
         FEW,
         st.lists(RUNS, min_size=1).map(lambda runs: [i for run in runs for i in run]),
     )

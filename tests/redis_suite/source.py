@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from scripts.private_apt import NoPackage, fetch, places
+from tests.unpacked import unpack
 
 BUILD: Final = Path("build") / "redis-tests"
 # The version that streamd is compared with, and that Debian 12 has.
@@ -26,7 +27,7 @@ def source_tree() -> Path:
         unpacking = BUILD / "unpacking"
         shutil.rmtree(unpacking, ignore_errors=True)
         with tarfile.open(ARCHIVE) as archive:
-            archive.extractall(unpacking, filter="data")
+            unpack(archive, unpacking)
         next(unpacking.iterdir()).rename(TREE)
         unpacking.rmdir()
     return TREE

@@ -47,6 +47,7 @@ def test_an_environment_with_all_serves_for_the_server_too(tmp_path, monkeypatch
     (tmp_path / ".venv" / ".ready").write_text(f"x {there}\n")
     monkeypatch.setattr(set_up, "works", lambda python: True)
     monkeypatch.setattr(set_up, "remove_earlier_name", lambda python: None)
+    monkeypatch.setattr(set_up, "asked_of", lambda python: True)
     installed: list[str] = []
     monkeypatch.setattr(set_up, "install", lambda python, constraints, *words: installed.append(words[-1]))
     assert set_up.main("x", wanted) == 0

@@ -1,7 +1,6 @@
 """Replies of many XADDs: entry IDs as bulk strings."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
 from streamd.stream.entry_id import NUMBERS, SEQ_MAX, consecutive_parts
@@ -42,23 +41,19 @@ def replies_of(ids: Sequence[int]) -> bytes:
 # By a look at so many, the replies of many IDs are put together of their parts; fewer are not worth it.
 _LOOKED_AT: Final = 16
 _SCATTERED_MIN: Final = 48
+# An ID's milliseconds up to the year 2286, and the dash. What is between two replies, by the seq of the second.
+_HEAD_BYTES: Final = 14
+_MARKS: Final = [b"\r\n$%d\r\n" % (_HEAD_BYTES + len(number)) for number in NUMBERS]
 
 
 def _scattered_replies(ids: Sequence[int]) -> bytes:
     """Return the replies of IDs in no order, whose milliseconds are formatted once and whose seqs are in a table."""
     milliseconds, seqs = parts_of(ids)
     heads = {ms: b"%d-" % ms for ms in {*milliseconds}}
-    sizes = {*map(len, heads.values())}
-    if max(seqs) >= len(NUMBERS) or len(sizes) > 1:
+    if max(seqs) >= len(NUMBERS) or {*map(len, heads.values())} != {_HEAD_BYTES}:
         return b"".join(map(reply_of, ids))
     pieces = [b""] * (3 * len(ids))
-    pieces[::3] = map(_marks(sizes.pop()).__getitem__, seqs)
+    pieces[::3] = map(_MARKS.__getitem__, seqs)
     pieces[1::3] = map(heads.__getitem__, milliseconds)
     pieces[2::3] = map(NUMBERS.__getitem__, seqs)
     return b"".join(pieces)[2:] + b"\r\n"
-
-
-@lru_cache(maxsize=4)
-def _marks(head_bytes: int) -> list[bytes]:
-    """Return what is between one reply and the next, by the seq of the next, whose text has a head of so many bytes."""
-    return [b"\r\n$%d\r\n" % (head_bytes + len(number)) for number in NUMBERS]

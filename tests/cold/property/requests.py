@@ -201,6 +201,7 @@ class ColdAuthor(Author):
                 [b"XGROUP", b"SETID", other, group, b"0"],
             ]
             return [
+                *ends,
                 (0, [[b"DEL", other], made, makes]),
                 (1, [chosen[0]]),
                 (2, [chosen[1]]),
@@ -209,7 +210,9 @@ class ColdAuthor(Author):
                 *ends,
             ]
         wait = [b"BLOCK", b"0", b"CLAIM", b"1000", *limits, b"STREAMS", key, b">"]
+        # (A request behind an earlier wait may take what the wait of another client needs from the disk.)
         return [
+            *ends,
             (0, [made, [b"XREADGROUP", b"GROUP", group, b"cid", b"COUNT", b"9", b"STREAMS", key, b">"]]),
             (0, [[b"XGROUP", b"SETID", key, group, b"$"]]),
             (1, [[b"XREADGROUP", b"GROUP", group, b"ann", *wait]]),

@@ -230,7 +230,9 @@ def test_the_number_of_sessions(streamd_store):
             ]:
                 device = await connect(gateway.port, name, properties=LASTING, username=user)
                 assert device.connack.reason == reason, name
-            assert (await connect(gateway.port, "d")).connack.reason == 0  # without a session that lasts
+            device = await connect(gateway.port, "d")  # without a session that lasts
+            assert device.connack.reason == 0
+            await device.disconnect()
             device = await connect(gateway.port, "a", clean=False, properties=LASTING, username="ann")
             assert device.connack.session_present
             await device.disconnect(properties={Property.SESSION_EXPIRY_INTERVAL: 0})

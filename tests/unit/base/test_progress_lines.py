@@ -14,6 +14,7 @@ from rich.console import Console
 from bench import long
 from bench import progress as bench_progress
 from bench.measure import Sample, alternate
+from bench.small_memory import Measure
 from demo.show import Display
 from streamd import cli, serving
 from streamd.backup import cli as backup_cli
@@ -282,8 +283,7 @@ def test_each_kind_of_benchmark_says_what_it_does(monkeypatch):
     monkeypatch.setattr(long, "Target", lambda *words: nullcontext(None))
     monkeypatch.setattr(long, "MEMORY", [("entries", lambda target: 1.0, 1.0)])
     monkeypatch.setattr(long, "SESSION_MEMORY", [])
-    monkeypatch.setattr(long, "BESIDE_REDIS", [("producer", lambda target: 1.0, 1.0)])
-    monkeypatch.setattr(long, "STREAMD_ONLY", [])
+    monkeypatch.setattr(long, "SMALL", [Measure("producer", lambda target: 1.0, "1 B")])
 
     def deletion(target: object) -> list[tuple[str, float]]:
         return [("DEL of the stream", 1.0)]
