@@ -40,7 +40,7 @@ class RingWindow:
         self._span: i64 = 0
         self._stride: i64 = 1
         self._is_full = False
-        self._rebuild(len(items) + 4, 1)
+        self._rebuild(max(len(items), 1), 1 + max([len(iid) for iid, _ in items], default=0))
         for iid, entry_id in items:
             self.put(iid, number_of(entry_id), SERIALS)
 
