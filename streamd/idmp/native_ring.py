@@ -17,16 +17,21 @@ except ImportError:
 
 
 class NativeRingWindow(RingWindow):
-    """The iids of one producer. Shape: as RingWindow says, with the arrays under other names."""
+    """The iids of one producer.
 
-    __slots__ = ("_earlier", "_iids", "_of_ids", "_youngest")
+    Shape: as RingWindow says, with the arrays under other names. _hashes: the last bits of each iid's hash, so that to
+    grow takes a third of the time.
+    """
 
-    def __init__(self, items: Sequence[tuple[bytes, int]] = ()) -> None:
+    __slots__ = ("_earlier", "_hashes", "_iids", "_of_ids", "_youngest")
+
+    def __init__(self, items: Sequence[tuple[bytes, int]] = (), maxsize: int = 1) -> None:
         self._iids: vec[u8] = vec[u8]()
         self._of_ids: vec[i64] = vec[i64]()
+        self._hashes: vec[i16] = vec[i16]()
         self._earlier: vec[i16] = vec[i16]()
         self._youngest: vec[i16] = vec[i16]()
-        super().__init__(items)
+        super().__init__(items, maxsize)
 
     def put(self, iid: bytes, number: i64, maxsize: i64) -> i64:
         slot = self._slot(iid)
@@ -58,13 +63,14 @@ class NativeRingWindow(RingWindow):
         twin = NativeRingWindow()
         twin._iids = self._iids[0 : len(self._iids)]
         twin._of_ids = self._of_ids[0 : len(self._of_ids)]
+        twin._hashes = self._hashes[0 : len(self._hashes)]
         twin._earlier = self._earlier[0 : len(self._earlier)]
         twin._youngest = self._youngest[0 : len(self._youngest)]
         self._copy_counts(twin)
         return twin
 
     def arrays_bytes(self) -> int:
-        return 200 + len(self._iids) + 10 * len(self._of_ids) + 2 * len(self._youngest)
+        return 200 + len(self._iids) + 12 * len(self._of_ids) + 2 * len(self._youngest)
 
     def _slot(self, iid: bytes) -> i64:
         youngest = self._youngest
@@ -92,9 +98,11 @@ class NativeRingWindow(RingWindow):
 
     def _link(self, slot: i64, hashed: i64) -> None:
         """Make the iid in slot `_at` the youngest."""
+        hashed &= SERIALS
+        self._hashes[slot] = i16((hashed ^ 0x8000) - 0x8000)  # with a sign, as an i16 has
         place = hashed & (len(self._youngest) - 1)
         self._earlier[slot] = self._youngest[place]
-        self._youngest[place] = i16((self._next ^ 0x8000) - 0x8000)  # with a sign, as an i16 has
+        self._youngest[place] = i16((self._next ^ 0x8000) - 0x8000)
         self._next = (self._next + 1) & SERIALS
         slot += 1
         self._at = slot if slot < len(self._of_ids) else 0
@@ -112,26 +120,29 @@ class NativeRingWindow(RingWindow):
         return len(self._of_ids)
 
     def _rebuild(self, capacity: i64, stride: i64) -> None:
-        iids, ids, old_stride, slot, span = bytes(self._iids), self._of_ids, self._stride, self._oldest(), self._span
+        iids, ids, hashes = self._iids, self._of_ids, self._hashes
+        old_stride, slot, span = self._stride, self._oldest(), self._span
         heads: i64 = HEADS_MIN
         while heads < capacity:
             heads *= 2
         self._stride = stride
-        self._iids = vec[u8](bytes(capacity * stride))
+        self._iids = vec[u8]([u8(0)] * (capacity * stride))
         self._of_ids = vec[i64]([i64(0)] * capacity)
+        self._hashes = vec[i16]([i16(0)] * capacity)
         self._earlier = vec[i16]([i16(0)] * capacity)
         self._youngest = vec[i16]([i16(-0x8000)] * heads)
         self._at = 0
         self._next = 0
+        moved = self._iids
         while span > 0:
             start = slot * old_stride
             length = i64(iids[start])
             if length > 0:
                 new = self._at
                 for at in range(length + 1):
-                    self._iids[new * stride + at] = u8(iids[start + at])
+                    moved[new * stride + at] = iids[start + at]
                 self._of_ids[new] = ids[slot]
-                self._link(new, i64(hash(iids[start + 1 : start + 1 + length])))
+                self._link(new, i64(hashes[slot]))
             slot += 1
             if slot == len(ids):
                 slot = 0

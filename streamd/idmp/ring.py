@@ -32,15 +32,16 @@ class RingWindow:
 
     __slots__ = ("_at", "_before", "_blob", "_heads", "_ids", "_is_full", "_next", "_span", "_stride", "count")
 
-    def __init__(self, items: Sequence[tuple[bytes, int]] = ()) -> None:
-        """Take (iid, entry ID), oldest first, that all fit."""
+    def __init__(self, items: Sequence[tuple[bytes, int]] = (), maxsize: int = 1) -> None:
+        """Take (iid, entry ID), oldest first, that all fit; there is room for more, up to `maxsize`."""
         self.count: i64 = 0
         self._at: i64 = 0
         self._next: i64 = 0
         self._span: i64 = 0
         self._stride: i64 = 1
         self._is_full = False
-        self._rebuild(max(len(items), 1), 1 + max([len(iid) for iid, _ in items], default=0))
+        room = min(len(items) + (len(items) >> 1) + 4, maxsize)
+        self._rebuild(max(len(items), room), 1 + max([len(iid) for iid, _ in items], default=0))
         for iid, entry_id in items:
             self.put(iid, number_of(entry_id), SERIALS)
 
@@ -162,11 +163,11 @@ class RingWindow:
             self._span -= 1
 
     def _make_room(self, stride: i64, maxsize: i64) -> None:
-        """Count an iid that comes next: in place of the oldest, or with a quarter more slots, so that few are empty."""
+        """Count an iid that comes next: in place of the oldest, or with half as many slots again."""
         if self.count >= maxsize:
             self._drop_oldest()
         if self._span == self._capacity() or stride > self._stride:
-            capacity = self.count + (self.count >> 2) + 4
+            capacity = self.count + (self.count >> 1) + 4
             if self.count == self._span:
                 capacity = min(capacity, maxsize)
             self._rebuild(capacity, max(stride, self._stride))

@@ -63,14 +63,12 @@ class IdmpTable(Windows):
         "iids_added",
         "iids_duplicates",
         "iids_tracked",
-        "maxsize",
         "place",
     )
 
     def __init__(self, duration_s: int, maxsize: int, sweeper: Sweeping | None = None) -> None:
-        super().__init__()
+        super().__init__(maxsize)
         self.duration_s = duration_s
-        self.maxsize = maxsize
         self.iids_added = 0  # recorded, ever
         self.iids_duplicates = 0  # duplicates, ever; counted by the code that replies to one
         self.iids_tracked = 0  # in memory, expired ones that were not freed yet included

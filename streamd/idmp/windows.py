@@ -25,7 +25,7 @@ try:
         raise ImportError
     from streamd.idmp.native_ring import NativeRingWindow
 except ImportError:
-    ring_of: Callable[[list[tuple[bytes, int]]], RingWindow] = RingWindow
+    ring_of: Callable[[list[tuple[bytes, int]], int], RingWindow] = RingWindow
     IIDS_IN_DICTS_MAX = 100_000
 else:  # pragma: no cover - the tests over the wire run compiled
     ring_of = NativeRingWindow
@@ -45,9 +45,10 @@ class Windows:
     before it is changed.
     """
 
-    __slots__ = ("__weakref__", "_few", "_larger", "_lent", "_timed")
+    __slots__ = ("__weakref__", "_few", "_larger", "_lent", "_timed", "maxsize")
 
-    def __init__(self) -> None:
+    def __init__(self, maxsize: int) -> None:
+        self.maxsize = maxsize  # the most iids of a producer
         self._few = NO_FEW
         self._larger = NO_LARGER
         self._timed = NO_TIMED
@@ -108,7 +109,7 @@ class Windows:
             self._larger = {}
         is_odd = not few.all_fit(items)
         is_ring = tracked > IIDS_IN_DICTS_MAX and not is_odd
-        window = ring_of(items) if is_ring else IndexedWindow(items, is_odd)
+        window = ring_of(items, self.maxsize) if is_ring else IndexedWindow(items, is_odd)
         self._larger[pid] = window
         return window
 
