@@ -13,6 +13,8 @@ TRIMMED = ("XADD", "s", "MAXLEN", "~", "1000", "*", "f", CHANGING)
 PRODUCERS, STREAMS = 1_000, 1_000
 # Requests of one measurement with ready-made bytes.
 SENT = 96_000
+# So many iids of a producer a stream remembers if nothing else is said.
+REMEMBERED = 100
 # So many of one producer a stream remembers (the most it can be told), and so many are sent again each time.
 AGAIN = 8_000
 _BULK_LINES = 2
@@ -33,17 +35,20 @@ def to_streams(requests: int, *options: str) -> Work:
 
 def ready_made(*options: str) -> Work:
     """Return XADDs whose words `{pid}` and `{iid}` are producers in turn and new iids, 50 clients, 16 in a pipeline.
-    Values differ, as in production.
+
+    Values differ, as in production. The windows are full before the first one, as in production, too.
     """
 
+    def made(number: int) -> bytes:
+        named = [word.format(pid=f"p{number % PRODUCERS}", iid=f"order-{number:010d}") for word in options]
+        return request("XADD", "s", *named, "*", "f", _value(number))
+
     def work(target: Target) -> Sample:
-        sent = []
-        for _ in range(SENT):
-            number = next(_numbers)
-            named = [word.format(pid=f"p{number % PRODUCERS}", iid=f"order-{number:010d}") for word in options]
-            sent.append(request("XADD", "s", *named, "*", "f", _value(number)))
+        sent = [made(next(_numbers)) for _ in range(SENT)]
         with target.connect() as sock:
             ask(sock, "DEL", "s")
+            if "IDMP" in options:
+                load(sock, [made(next(_numbers)) for _ in range(PRODUCERS * REMEMBERED)])
         return pipelines(target, sent, reply_lines=_BULK_LINES)
 
     return work

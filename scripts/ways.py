@@ -73,7 +73,7 @@ WAYS = (
     ),
     Way(
         "record an idempotent ID",
-        ("IdmpTable._record_new", "IdmpTable._record_packed", "IdmpTable.lookup_or_record",
+        ("IdmpTable._record_few", "IdmpTable._record_new", "IdmpTable.lookup_or_record",
          "IdmpTable.lookup_or_record_columns", "IdmpTable.record", "IdmpTable.record_run"),
         named=r"IdmpTable\._?(lookup_or_)?record\w*",
     ),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamd.base.clock import ManualClock
+from streamd.stream.groups.group import Group
 from tests.differential.redis_process import judge
 from tests.engines import free_scripts
 from tests.judged import pytest_terminal_summary
@@ -56,6 +57,13 @@ def _few_files_left_open() -> Iterator[None]:
     yield
     if Path("/proc/self/fd").exists():
         assert len(os.listdir("/proc/self/fd")) < OPEN_FILES_MAX, "tests left files open: see /proc/self/fd"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_objects_stay_empty() -> Iterator[None]:
+    """Groups without pending entries share an object: nothing may have come into it."""
+    yield
+    assert not Group(0).pending
 
 
 @pytest.fixture

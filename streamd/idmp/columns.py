@@ -1,4 +1,4 @@
-"""Finding and adding a column of iids, each in the indexed window of its producer, by C code.
+"""Finding and adding a column of iids, each in the window of its producer, by C code where that is a dict.
 
 The processor loads the memory for one iid while it looks at the one before: a thousand windows are larger than its
 caches.
@@ -9,24 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 
 from streamd.idmp.indexed import IndexedWindow
+from streamd.idmp.ring import RingWindow
 
 
 def find(
-    indexed: Mapping[bytes, IndexedWindow], pids: Sequence[bytes], iids: Sequence[bytes], until_ms: int
+    larger: Mapping[bytes, IndexedWindow | RingWindow], pids: Sequence[bytes], iids: Sequence[bytes], until_ms: int
 ) -> list[int] | None:
     """Return the IDs of the entries that iids made; None if an iid is missing, an ID is not later than `until_ms`, or a
-    producer has no indexed window.
+    producer has no larger window.
     """
-    first = indexed.get(pids[0])
-    if first is None or iids[0] not in first.entries:
+    first = larger.get(pids[0])
+    if first is None or first.find(iids[0]) is None:
         return None  # at once: mostly all are new
     if pids.count(pids[0]) == len(pids):
-        known = [*map(first.entries.get, iids)]
+        known = [*map(first.entries.get, iids)] if isinstance(first, IndexedWindow) else [*map(first.find, iids)]
     else:
-        windows = [window for window in map(indexed.get, pids) if window is not None]
+        windows = [window for window in map(larger.get, pids) if window is not None]
         if len(windows) < len(pids):
             return None
-        known = [*map(dict.get, [window.entries for window in windows], iids)]
+        known = [window.find(iid) for window, iid in zip(windows, iids, strict=True)]
     if not all(known) or min(known) >> 64 <= until_ms:  # type: ignore[operator, type-var]
         return None
     return known  # type: ignore[return-value]

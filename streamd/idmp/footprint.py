@@ -5,13 +5,13 @@ from itertools import islice
 from sys import getsizeof
 from typing import Final
 
-from streamd.idmp import packed
 from streamd.idmp.indexed import IndexedWindow
+from streamd.idmp.ring import RingWindow
 
 _SAMPLE: Final = 100
 
 
-def window_bytes(windows: Mapping[bytes, packed.Window | IndexedWindow]) -> int:
+def window_bytes(windows: Mapping[bytes, bytes | IndexedWindow | RingWindow]) -> int:
     """Return about how many bytes windows take, from a sample of them and of their iids; 0 without windows."""
     if not windows:
         return 0
@@ -19,7 +19,9 @@ def window_bytes(windows: Mapping[bytes, packed.Window | IndexedWindow]) -> int:
     size = 0
     for pid, window in sample:
         size += getsizeof(pid) + getsizeof(window) + 8
-        if isinstance(window, IndexedWindow):
+        if isinstance(window, RingWindow):
+            size += window.arrays_bytes()
+        elif isinstance(window, IndexedWindow):
             size += getsizeof(window.entries) + getsizeof(window.order)
             iids = list(islice(window.entries.items(), _SAMPLE))
             each = sum(getsizeof(iid) + getsizeof(entry_id) for iid, entry_id in iids)

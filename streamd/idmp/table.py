@@ -7,30 +7,26 @@ from typing import Final, Protocol
 from weakref import ref
 
 from streamd.base.referable import referable
-from streamd.idmp import packed
+from streamd.idmp import few
 from streamd.idmp.columns import add, find, order_added
 from streamd.idmp.indexed import IndexedWindow
+from streamd.idmp.ring import RingWindow
 from streamd.idmp.schedule import Schedule
 from streamd.idmp.timed import TimedWindow
-from streamd.idmp.windows import NO_INDEXED, NO_PACKED, NO_TIMED, Windows
+from streamd.idmp.windows import IIDS_IN_DICTS_MAX, NO_FEW, NO_LARGER, NO_TIMED, Windows
 
-# Up to here a producer's window is always packed: a dict and a deque for a few iids are mostly air.
-PACKED_ALWAYS_MAX: Final = 4
-# So many producers of a table may have the quick form beyond that; at 100 iids each they take 17 MB. It is quicker
-# while it fits the caches; among 20,000 producers at random they are level: the packed form touches half as many cache
-# lines.
-INDEXED_WINDOWS_MAX: Final = 1_000
-# Once there were more, a table is crowded: whoever would get the quick form has another one packed, down to so many.
-# With thousands of producers memory is what matters, and few of them are busy.
-INDEXED_IN_A_CROWD_MAX: Final = 50
-# An indexed window that the sweeper finds this short is packed again: far enough below to not go back and forth.
-REPACK_MAX: Final = 2
+# Up to here a producer's window is bytes: arrays, or a dict and a deque, for a few iids are mostly air.
+FEW_MAX: Final = 4
+# So many iids if a table has many producers with larger windows: then memory is what matters, and few of them are busy.
+FEW_IN_A_CROWD_MAX: Final = 40
+CROWD: Final = 1_000
 
-# One visit of the sweeper frees at most so many iids of an indexed window.
-_DROPPED_PER_VISIT_MAX: Final = 100
-# Where of the first 16 requests fewer are of different producers, columns gain nothing over row by row.
+# Where of the first 16 iids fewer are distinct, each distinct one is looked up once.
 _LOOKED_AT: Final = 16
 _DISTINCT_MIN: Final = 12
+
+# One visit of the sweeper frees at most so many iids of a larger window.
+_DROPPED_PER_VISIT_MAX: Final = 100
 
 
 class Sweeping(Protocol):
@@ -61,26 +57,22 @@ class IdmpTable(Windows):
     """
 
     __slots__ = (
-        "_is_crowded",
         "_schedule",
         "_sweeper",
         "duration_s",
         "iids_added",
         "iids_duplicates",
         "iids_tracked",
-        "maxsize",
         "place",
     )
 
     def __init__(self, duration_s: int, maxsize: int, sweeper: Sweeping | None = None) -> None:
-        super().__init__()
+        super().__init__(maxsize)
         self.duration_s = duration_s
-        self.maxsize = maxsize
         self.iids_added = 0  # recorded, ever
         self.iids_duplicates = 0  # duplicates, ever; counted by the code that replies to one
         self.iids_tracked = 0  # in memory, expired ones that were not freed yet included
         self.place: object = None  # the sweeper's own note
-        self._is_crowded = False
         self._schedule: Schedule | None = None
         self._sweeper = sweeper
 
@@ -92,14 +84,14 @@ class IdmpTable(Windows):
 
     def lookup(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
         """Return the ID of the entry that (pid, iid) made, or None if the iid is not remembered (any more)."""
-        indexed = self._indexed.get(pid)
-        if indexed is not None:
-            entry_id = indexed.entries.get(iid)
+        larger = self._larger.get(pid)
+        if larger is not None:
+            entry_id = larger.find(iid)
         else:
-            window = self._packed.get(pid)
+            window = self._few.get(pid)
             if window is None:
                 return self._lookup_timed(pid, iid, now_ms) if pid in self._timed else None
-            entry_id = packed.lookup(window, iid)
+            entry_id = few.find(window, iid)
         if entry_id is None:
             return None
         until_ms = now_ms - self.duration_s * 1000
@@ -109,11 +101,11 @@ class IdmpTable(Windows):
         # to take it out from the middle costs more.
         if self._lent is not None:
             self._own(pid)
-            indexed = self._indexed.get(pid)
-        if indexed is not None:
-            self.iids_tracked -= indexed.drop_expired(until_ms, self.maxsize)
+            larger = self._larger.get(pid)
+        if larger is not None:
+            self.iids_tracked -= larger.drop_expired(until_ms, self.maxsize)
         else:
-            self._free_packed(pid, self._packed[pid], until_ms)
+            self._free_few(pid, self._few[pid], until_ms)
         return None
 
     def _lookup_timed(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
@@ -137,89 +129,99 @@ class IdmpTable(Windows):
             self._own(pid)
         if at_ms is not None or pid in self._timed:
             timed = self._timed_window(pid, entry_id >> 64 if at_ms is None else at_ms)
-            self.iids_tracked += timed.record(iid, entry_id, at_ms, self.maxsize)
+            self.iids_tracked += timed.record_at(iid, entry_id, at_ms, self.maxsize)
             return
-        indexed = self._indexed.get(pid)
-        if indexed is None:
-            indexed = self._record_packed(pid, self._packed.get(pid), iid, entry_id)
-            if indexed is None:
+        window = self._larger.get(pid)
+        if window is None:
+            window = self._record_few(pid, self._few.get(pid), iid, entry_id)
+            if window is None:
                 return
-        entries, order = indexed.entries, indexed.order
-        entries[iid] = entry_id
-        if len(entries) == len(order):  # it was there
-            order.remove(iid)
-            self.iids_tracked -= 1
-        order.append(iid)
-        if len(order) > self.maxsize:
-            del entries[order.popleft()]
-        else:
-            self.iids_tracked += 1
+        if not isinstance(window, IndexedWindow) and not few.fits(iid, entry_id):
+            window = self._larger[pid] = IndexedWindow(window.items(), has_odd=True)
+        before = window.count
+        window.record(iid, entry_id, self.maxsize)
+        self._has_grown(pid, window, before)
+
+    def _has_grown(self, pid: bytes, window: IndexedWindow | RingWindow, before: int) -> None:
+        """Note that a producer's window held `before` iids before some were recorded."""
+        after = window.count
+        self.iids_tracked += after - before
+        if (
+            before < after
+            and self.iids_tracked > IIDS_IN_DICTS_MAX
+            and isinstance(window, IndexedWindow)
+            and not window.has_odd
+        ):
+            self._add_larger(pid, window.items(), self.iids_tracked)
 
     def lookup_or_record(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> int | None:
-        """Call `lookup`, and `record` if that returns None; a new iid of an indexed window takes one step."""
-        indexed = self._indexed.get(pid)
-        if indexed is not None and self._lent is None:
-            entries = indexed.entries
-            known_id = entries.setdefault(iid, entry_id)
-            if known_id is entry_id:
-                order = indexed.order
-                order.append(iid)
+        """Call `lookup`, and `record` if that returns None; a new iid takes one step."""
+        larger = self._larger.get(pid)
+        if larger is not None and self._lent is None:
+            if isinstance(larger, IndexedWindow):
+                entries, before = larger.entries, len(larger.order)
+                known_id = entries.setdefault(iid, entry_id)
+                if known_id is entry_id:
+                    larger.order.append(iid)
+                    self.iids_added += 1
+                    if before >= self.maxsize:
+                        del entries[larger.order.popleft()]
+                    else:
+                        self._has_grown(pid, larger, before)
+                    return None
+                if known_id >> 64 > now_ms - self.duration_s * 1000:
+                    return known_id
+            elif few.fits(iid, entry_id):
+                count = larger.count
+                number = larger.put(iid, few.number_of(entry_id), self.maxsize)
+                if number < 0:
+                    self.iids_added += 1
+                    self.iids_tracked += larger.count - count
+                    return None
+                known_id = few.entry_id_of(number)
+                if known_id >> 64 > now_ms - self.duration_s * 1000:
+                    return known_id
+        elif larger is None and self._lent is None:
+            window = self._few.get(pid)
+            is_new = pid not in self._timed if window is None else few.find(window, iid) is None
+            if is_new and self._record_few(pid, window, iid, entry_id) is None:
                 self.iids_added += 1
-                if len(order) > self.maxsize:
-                    del entries[order.popleft()]
-                else:
-                    self.iids_tracked += 1
-                return None
-            if known_id >> 64 > now_ms - self.duration_s * 1000:
-                return known_id
-        elif indexed is None and self._lent is None:
-            window = self._packed.get(pid)
-            is_new = pid not in self._timed if window is None else packed.lookup(window, iid) is None
-            if is_new and self._record_packed(pid, window, iid, entry_id) is None:
-                self.iids_added += 1
-                return None  # else it has an indexed one now, which takes it
+                return None  # else it has a larger one now, which takes it
         remembered_id = self.lookup(pid, iid, now_ms)
         if remembered_id is None:
             self.record(pid, iid, entry_id)
         return remembered_id
 
-    def record_run(self, pid: bytes, iids: Sequence[bytes], ids: Sequence[int]) -> bool:
-        """Record the iids of a run of entries if all iids are different and none is in memory; return whether it was
-        done. With False nothing has changed (only an indexed window that no snapshot may share takes a run).
+    def record_run(self, pid: bytes, iids: Sequence[bytes], ids: Sequence[int]) -> int:
+        """Record the iids of a run of entries, at least up to the first one that is known; return how many were
+        recorded: none unless a larger window, which no snapshot may share, takes a run.
+
+        ids: ascending.
         """
-        indexed = self._indexed.get(pid)
-        if indexed is None or self._lent is not None:
-            return False
-        entries, order, count = indexed.entries, indexed.order, len(iids)
-        if iids[0] in entries or iids[-1] in entries:  # (as where a batch is sent again)
-            return False
-        fresh = set(iids)
-        if len(fresh) != count or not (
-            fresh.isdisjoint(entries) if len(entries) < count else entries.keys().isdisjoint(fresh)
-        ):
-            return False
-        self.iids_added += count
-        self.iids_tracked -= len(order)
-        if count >= self.maxsize:  # the last ones push out all others
-            entries.clear()
-            order.clear()
-            iids, ids = iids[count - self.maxsize :], ids[count - self.maxsize :]
-        entries.update(zip(iids, ids))  # noqa: B905 (equally long)
-        order.extend(iids)
-        for _ in range(len(order) - self.maxsize):
-            del entries[order.popleft()]
-        self.iids_tracked += len(order)
-        return True
+        window = self._larger.get(pid)
+        if window is None or self._lent is not None:
+            return 0
+        before = window.count
+        if isinstance(window, IndexedWindow):
+            done = len(iids) if window.record_run(iids, ids, self.maxsize) else 0
+        elif few.are_consecutive(ids):
+            done = window.put_run(iids, few.number_of(ids[0]), self.maxsize)
+        else:
+            done = 0
+        self.iids_added += done
+        if window.count != before:
+            self._has_grown(pid, window, before)
+        return done
 
     def known_columns(self, pids: Sequence[bytes], iids: Sequence[bytes], now_ms: int) -> list[int] | None:
         """Return the IDs of the entries that some (pid, iid) made, as `lookup` does; None unless all are remembered, as
-        for a batch that is sent again: in indexed windows, or few iids of one producer in any.
+        for a batch that is sent again: in larger windows, or few iids of one producer in any.
         """
         pid = pids[0]
         if iids[0] in iids[1:_LOOKED_AT] and pids.count(pid) == len(pids):
             known = {iid: self.lookup(pid, iid, now_ms) for iid in {*iids}}
             return [*map(known.__getitem__, iids)] if all(known.values()) else None  # type: ignore[list-item]
-        return find(self._indexed, pids, iids, now_ms - self.duration_s * 1000)
+        return find(self._larger, pids, iids, now_ms - self.duration_s * 1000)
 
     def lookup_or_record_columns(
         self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
@@ -230,29 +232,40 @@ class IdmpTable(Windows):
         ids: as many as there are requests; new requests use up the first ones. C code does it when all iids are new. A
         property test compares this with `lookup_or_record`.
         """
-        first_pid, count = pids[0], len(pids)
-        if pids.count(first_pid) == count:
-            if self.record_run(first_pid, iids, ids):
-                return [None] * count
-        elif self._record_new(pids, iids, ids):
-            return [None] * count
-        answers: list[int | None] = []
-        left = iter(ids)
-        next_id = next(left)
-        for pid, iid in zip(pids, iids):  # noqa: B905 (equally long)
-            known_id = self.lookup_or_record(pid, iid, next_id, now_ms)
+        if pids.count(pids[0]) == len(pids):
+            done = self.record_run(pids[0], iids, ids)
+        else:
+            done = len(pids) if self._record_new(pids, iids, ids) else 0
+        answers: list[int | None] = [None] * done
+        if done == len(pids):
+            return answers
+        larger, maxsize, until_ms, new = self._larger, self.maxsize, now_ms - self.duration_s * 1000, done
+        first = few.number_of(ids[0]) if self._lent is None and few.are_consecutive(ids) else -1
+        for pid, iid in zip(pids[done:], iids[done:]):  # noqa: B905 (equally long)
+            window = larger.get(pid) if first >= 0 and len(iid) <= few.IID_BYTES_MAX else None
+            if window is None or isinstance(window, IndexedWindow):
+                known_id = self.lookup_or_record(pid, iid, ids[new], now_ms)
+            else:
+                before = window.count
+                number = window.put(iid, first + new, maxsize)
+                known_id = None if number < 0 else few.entry_id_of(number)
+                if known_id is None:
+                    self.iids_added += 1
+                    self.iids_tracked += window.count - before
+                elif known_id >> 64 <= until_ms:
+                    known_id = self.lookup_or_record(pid, iid, ids[new], now_ms)
             answers.append(known_id)
             if known_id is None:
-                next_id = next(left, 0)
+                new += 1
         return answers
 
     def _record_new(self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
-        """Record iids of several producers if none is in memory and all windows are indexed; return whether it was
-        done. With False nothing has changed.
+        """Record iids of several producers if none is in memory and all windows are dicts; return whether it was done.
+        With False nothing has changed.
         """
         if self._lent is not None or len(set(pids[:_LOOKED_AT])) < _DISTINCT_MIN:
             return False
-        windows = [window for window in map(self._indexed.get, pids) if window is not None]
+        windows = [window for window in map(self._larger.get, pids) if isinstance(window, IndexedWindow)]
         if len(windows) < len(pids) or not add(windows, iids, ids):
             return False
         self.iids_added += len(ids)
@@ -279,14 +292,13 @@ class IdmpTable(Windows):
         Returns: a disused table with the iids, for the caller to free: a million at once take a while.
         """
         forgotten = IdmpTable(self.duration_s, self.maxsize)
-        forgotten._packed, forgotten._indexed, forgotten._schedule = self._packed, self._indexed, self._schedule
+        forgotten._few, forgotten._larger, forgotten._schedule = self._few, self._larger, self._schedule
         forgotten._timed = self._timed
         forgotten.iids_tracked = self.iids_tracked
-        self._packed = NO_PACKED
-        self._indexed = NO_INDEXED
+        self._few = NO_FEW
+        self._larger = NO_LARGER
         self._timed = NO_TIMED
         self._schedule = None
-        self._is_crowded = False
         self.iids_tracked = 0
         return forgotten
 
@@ -297,11 +309,10 @@ class IdmpTable(Windows):
         twin.iids_duplicates = self.iids_duplicates
         twin.iids_tracked = self.iids_tracked
         if self._schedule is not None:
-            twin._packed = {pid: packed.copied(window) for pid, window in self._packed.items()}
-            twin._indexed = {pid: window.copy() for pid, window in self._indexed.items()}
+            twin._few = self._few.copy()
+            twin._larger = {pid: window.copy() for pid, window in self._larger.items()}
             twin._timed = {pid: timed.copy() for pid, timed in self._timed.items()}
             twin._schedule = self._schedule.copy()
-            twin._is_crowded = self._is_crowded
         twin.leave_to(self._sweeper)
         return twin
 
@@ -315,7 +326,7 @@ class IdmpTable(Windows):
         twin.iids_duplicates = self.iids_duplicates
         twin.iids_tracked = self.iids_tracked
         if self.pids_tracked:
-            twin._packed, twin._indexed, twin._timed = self._packed.copy(), self._indexed.copy(), self._timed.copy()
+            twin._few, twin._larger, twin._timed = self._few.copy(), self._larger.copy(), self._timed.copy()
             self._lent = [lent for lent in self._lent or () if lent() is not None]
             self._lent.append(ref(twin))
         return twin
@@ -362,88 +373,62 @@ class IdmpTable(Windows):
         """Free the expired iids of one producer; put the producer back on the schedule, or remove it without iids."""
         if self._lent is not None:
             self._own(pid)
-        window = self._packed.get(pid)
+        window = self._few.get(pid)
         if window is not None:
-            window = self._free_packed(pid, window, until_ms)
-            if not packed.count(window):
-                del self._packed[pid]
+            window = self._free_few(pid, window, until_ms)
+            if not window:
+                del self._few[pid]
                 return
-            oldest_ms = packed.oldest_ms(window)
+            oldest_ms = few.oldest_ms(window)
         else:
-            indexed = self._indexed.get(pid) or self._timed[pid]
-            dropped = indexed.drop_expired(until_ms, _DROPPED_PER_VISIT_MAX)
+            larger = self._larger.get(pid) or self._timed[pid]
+            dropped = larger.drop_expired(until_ms, _DROPPED_PER_VISIT_MAX)
             self.iids_tracked -= dropped
             if dropped == _DROPPED_PER_VISIT_MAX:
                 schedule.pids[second].append(pid)
                 return
-            if not indexed.order:
-                self._indexed.pop(pid, None) or self._timed.pop(pid)
+            if not larger.count:
+                self._larger.pop(pid, None) or self._timed.pop(pid)
                 return
-            oldest_ms = indexed.oldest_ms()
-            if isinstance(indexed, TimedWindow):
-                self._leave_times(pid, indexed)
-            elif len(indexed.order) <= REPACK_MAX:
-                self._pack(pid, indexed)
+            oldest_ms = larger.oldest_ms()
+            if isinstance(larger, TimedWindow):
+                self._leave_times(pid, larger)
+            else:
+                self._shorten(pid, larger)
         # Within its own second a producer may come too early: then it is next looked at when that second is over.
         schedule.add(max(oldest_ms // 1000 + self.duration_s, second + 1), pid)
 
-    def _free_packed(self, pid: bytes, window: packed.Window, until_ms: int) -> packed.Window:
-        """Free the expired iids of a packed window; return the window that is left."""
-        before = packed.count(window)
-        left = self._packed[pid] = packed.without_expired(window, until_ms)
-        self.iids_tracked += packed.count(left) - before
+    def _free_few(self, pid: bytes, window: bytes, until_ms: int) -> bytes:
+        """Free the expired iids of a window of bytes; return the window that is left."""
+        left = self._few[pid] = few.without_expired(window, until_ms)
+        self.iids_tracked += few.count(left) - few.count(window)
         return left
 
-    def _record_packed(
-        self, pid: bytes, window: packed.Window | None, iid: bytes, entry_id: int
-    ) -> IndexedWindow | None:
-        """Record an iid in a packed or new window; or return the indexed window that takes it now, unrecorded."""
-        short = len(iid) <= packed.IID_BYTES_MAX
+    def _record_few(
+        self, pid: bytes, window: bytes | None, iid: bytes, entry_id: int
+    ) -> IndexedWindow | RingWindow | None:
+        """Record an iid in a window of bytes, or a new one; or return the larger one that takes it now, unrecorded."""
         if window is None:
             self._schedule_first(pid, entry_id >> 64)
-            if short:
-                if self._packed is NO_PACKED:
-                    self._packed = {}
-                self._packed[pid] = packed.of_one(iid, entry_id)
-                self.iids_tracked += 1
+            window = b""
+        before = few.count(window)
+        if before < (FEW_MAX if len(self._larger) < CROWD else FEW_IN_A_CROWD_MAX):
+            made = few.record(window, iid, entry_id, self.maxsize)
+            if made is not None:
+                if self._few is NO_FEW:
+                    self._few = {}
+                self._few[pid] = made
+                self.iids_tracked += few.count(made) - before
                 return None
-            return self._add_indexed(pid, IndexedWindow())
-        size = window[packed.COUNT] if isinstance(window, bytearray) else packed.count(window)
-        if short and (
-            size < PACKED_ALWAYS_MAX
-            or (
-                (size < packed.IIDS_MAX or size == self.maxsize)
-                and self._stays_packed(is_new=size == PACKED_ALWAYS_MAX)
-            )
-        ):
-            made = packed.record(window, iid, entry_id, self.maxsize)
-            if made is not window:
-                self._packed[pid] = made
-            self.iids_tracked += (made[packed.COUNT] if isinstance(made, bytearray) else packed.count(made)) - size
-            return None
-        del self._packed[pid]
-        return self._add_indexed(pid, IndexedWindow(packed.items(window)))
-
-    def _stays_packed(self, is_new: bool) -> bool:
-        """Return whether a window long enough for the indexed form stays packed; is_new: it is long enough only now."""
-        windows = len(self._indexed)
-        if windows >= INDEXED_WINDOWS_MAX:
-            self._is_crowded = True
-        if not self._is_crowded or windows < min(INDEXED_IN_A_CROWD_MAX, INDEXED_WINDOWS_MAX):
-            return False
-        if is_new and windows > INDEXED_IN_A_CROWD_MAX:
-            pid, indexed = next(iter(self._indexed.items()))
-            if not self._pack(pid, indexed):
-                del self._indexed[pid]
-                self._indexed[pid] = indexed  # the next one's turn
-        return True
+        self._few.pop(pid, None)
+        return self._add_larger(pid, few.items(window), self.iids_tracked)
 
     def _timed_window(self, pid: bytes, oldest_ms: int) -> TimedWindow:
         """Return a producer's window in the timed form. oldest_ms: the time of its first iid, if it has no window."""
         timed = self._timed.get(pid)
         if timed is None:
             timed = TimedWindow(self.iids(pid))
-            if self._packed.pop(pid, None) is None and self._indexed.pop(pid, None) is None:
+            if self._few.pop(pid, None) is None and self._larger.pop(pid, None) is None:
                 self._schedule_first(pid, oldest_ms)
             if self._timed is NO_TIMED:
                 self._timed = {}

@@ -18,7 +18,7 @@ class TimedWindow(IndexedWindow):
         super().__init__(items)
         self.recorded_ms: dict[bytes, int] = {}
 
-    def record(self, iid: bytes, entry_id: int, at_ms: int | None, maxsize: int) -> int:
+    def record_at(self, iid: bytes, entry_id: int, at_ms: int | None, maxsize: int) -> int:
         """Make an iid the youngest, and drop the oldest if there are more than `maxsize`; return by how many iids the
         window has grown.
 

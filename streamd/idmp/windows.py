@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from sys import getsizeof
 from typing import Final
 from weakref import ref
 
+from streamd.base.form import is_compiled
 from streamd.base.referable import referable
-from streamd.idmp import packed
+from streamd.idmp import few
 from streamd.idmp.footprint import window_bytes
 from streamd.idmp.indexed import IndexedWindow
+from streamd.idmp.ring import RingWindow
 from streamd.idmp.timed import TimedWindow
 
-NO_PACKED: Final[dict[bytes, packed.Window]] = {}
-NO_INDEXED: Final[dict[bytes, IndexedWindow]] = {}
+NO_FEW: Final[dict[bytes, bytes]] = {}
+NO_LARGER: Final[dict[bytes, IndexedWindow | RingWindow]] = {}
 NO_TIMED: Final[dict[bytes, TimedWindow]] = {}
+# Compiled, all larger windows whose iids fit are rings. In the pure form a dict takes half of the time, and a ring a
+# quarter of the memory: dicts that grow become rings once their table has so many iids, which take 17 MB in dicts.
+try:
+    if not is_compiled():
+        raise ImportError
+    from streamd.idmp.native_ring import NativeRingWindow
+except ImportError:
+    ring_of: Callable[[list[tuple[bytes, int]], int], RingWindow] = RingWindow
+    IIDS_IN_DICTS_MAX = 100_000
+else:  # pragma: no cover - the tests over the wire run compiled
+    ring_of = NativeRingWindow
+    IIDS_IN_DICTS_MAX = 0
+# A larger window that the sweeper finds this short becomes bytes again: far enough below to not go back and forth.
+FEW_AGAIN_MAX: Final = 2
 _NO_TIMES: Final[dict[bytes, int]] = {}
 
 
@@ -23,34 +39,36 @@ _NO_TIMES: Final[dict[bytes, int]] = {}
 class Windows:
     """The windows of a stream's producers.
 
-    Shape: packed, indexed and timed map pid -> the producer's window, in one of three forms: small, quick, and with the
-    times of iids that were recorded ahead of the clock. Objects without producers share empty dicts. _lent: the
-    snapshots that share windows; while one of them lives, a window is copied before it is changed.
+    Shape: few, larger and timed map pid -> the producer's window: bytes with few iids; a ring, or a dict where that is
+    quicker or an iid does not fit; a dict with the times of iids that were recorded ahead of the clock. Objects without
+    producers share empty dicts. _lent: the snapshots that share windows; while one of them lives, a window is copied
+    before it is changed.
     """
 
-    __slots__ = ("__weakref__", "_indexed", "_lent", "_packed", "_timed")
+    __slots__ = ("__weakref__", "_few", "_larger", "_lent", "_timed", "maxsize")
 
-    def __init__(self) -> None:
-        self._packed = NO_PACKED
-        self._indexed = NO_INDEXED
+    def __init__(self, maxsize: int) -> None:
+        self.maxsize = maxsize  # the most iids of a producer
+        self._few = NO_FEW
+        self._larger = NO_LARGER
         self._timed = NO_TIMED
         self._lent: list[ref[Windows]] | None = None
 
     @property
     def pids_tracked(self) -> int:
         """The number of producers in memory."""
-        return len(self._packed) + len(self._indexed) + len(self._timed)
+        return len(self._few) + len(self._larger) + len(self._timed)
 
     def pids(self) -> list[bytes]:
         """Return the producers in memory."""
-        return [*self._packed, *self._indexed, *self._timed]
+        return [*self._few, *self._larger, *self._timed]
 
     def iids(self, pid: bytes) -> list[tuple[bytes, int]]:
         """Return (iid, entry ID) of one producer, oldest first; empty if the table has no such producer (any more)."""
-        if (window := self._packed.get(pid)) is not None:
-            return packed.items(window)
-        indexed = self._indexed.get(pid) or self._timed.get(pid)
-        return [] if indexed is None else indexed.items()
+        if (window := self._few.get(pid)) is not None:
+            return few.items(window)
+        larger = self._larger.get(pid) or self._timed.get(pid)
+        return [] if larger is None else larger.items()
 
     def recorded_ms(self, pid: bytes) -> Mapping[bytes, int]:
         """Return when iids of one producer were recorded, for those iids alone that expire by that time (Unix ms)."""
@@ -70,7 +88,7 @@ class Windows:
 
     def memory_bytes(self) -> int:
         """Return about how many bytes the table takes, from a sample of its producers."""
-        return getsizeof(self) + window_bytes(self._packed) + window_bytes(self._indexed) + window_bytes(self._timed)
+        return getsizeof(self) + window_bytes(self._few) + window_bytes(self._larger) + window_bytes(self._timed)
 
     def _own(self, pid: bytes) -> None:
         """Put a copy in the place of a producer's window if a snapshot shares it."""
@@ -80,31 +98,32 @@ class Windows:
             self._lent = None
             return
         twin = twins[-1]  # a window that only an earlier snapshot has was changed in between
-        if (window := self._packed.get(pid)) is not None and twin._packed.get(pid) is window:
-            self._packed[pid] = packed.copied(window)
-        if (indexed := self._indexed.get(pid)) is not None and twin._indexed.get(pid) is indexed:
-            self._indexed[pid] = indexed.copy()
+        if (larger := self._larger.get(pid)) is not None and twin._larger.get(pid) is larger:
+            self._larger[pid] = larger.copy()
         if (timed := self._timed.get(pid)) is not None and twin._timed.get(pid) is timed:
             self._timed[pid] = timed.copy()
 
-    def _add_indexed(self, pid: bytes, indexed: IndexedWindow) -> IndexedWindow:
-        if self._indexed is NO_INDEXED:
-            self._indexed = {}
-        self._indexed[pid] = indexed
-        return indexed
+    def _add_larger(self, pid: bytes, items: list[tuple[bytes, int]], tracked: int) -> IndexedWindow | RingWindow:
+        """Give a producer a window of another form than bytes. tracked: the iids of the table."""
+        if self._larger is NO_LARGER:
+            self._larger = {}
+        is_odd = not few.all_fit(items)
+        is_ring = tracked > IIDS_IN_DICTS_MAX and not is_odd
+        window = ring_of(items, self.maxsize) if is_ring else IndexedWindow(items, is_odd)
+        self._larger[pid] = window
+        return window
 
     def _leave_times(self, pid: bytes, timed: TimedWindow) -> None:
         """Bring a timed window into another form if no iid in it is timed any more."""
         if not timed.recorded_ms:
             del self._timed[pid]
-            self._pack(pid, self._add_indexed(pid, IndexedWindow(timed.items())))
+            self._shorten(pid, self._add_larger(pid, timed.items(), len(timed.order)))
 
-    def _pack(self, pid: bytes, indexed: IndexedWindow) -> bool:
-        """Pack a window that is not empty, if its iids fit in; return whether they do."""
-        if len(indexed.order) > packed.IIDS_MAX or max(map(len, indexed.order)) > packed.IID_BYTES_MAX:
-            return False
-        if self._packed is NO_PACKED:
-            self._packed = {}
-        self._packed[pid] = packed.of_items(indexed.items())
-        del self._indexed[pid]
-        return True
+    def _shorten(self, pid: bytes, window: IndexedWindow | RingWindow) -> None:
+        """Bring a window with few iids, at least one, into bytes, if they fit in."""
+        made = few.of_items(window.items()) if window.count <= FEW_AGAIN_MAX else None
+        if made is not None:
+            del self._larger[pid]
+            if self._few is NO_FEW:
+                self._few = {}
+            self._few[pid] = made

@@ -149,13 +149,13 @@ def _deliver(
         this = owners[entry_id], deliveries[entry_id]
         if this != like:
             if like is not None:
-                group.pending.deliver(run, like[0], *like[1])
+                group.own_pending().deliver(run, like[0], *like[1])
             like, run = this, []
         run.append(entry_id)
     if like is not None:
-        group.pending.deliver(run, like[0], *like[1])
+        group.own_pending().deliver(run, like[0], *like[1])
     for entry_id in released:
-        group.pending.set(entry_id, None, *deliveries[entry_id])
+        group.own_pending().set(entry_id, None, *deliveries[entry_id])
 
 
 def _read_window(reader: Reader, idmp: IdmpTable, now_ms: int | None) -> None:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamd.idmp import table
 from streamd.idmp.table import IdmpTable
-from tests.property.window_limits import limit_windows
+from tests.property.window_limits import FORMS, limit_windows
 
 START_MS = 1_000_000
 PIDS = [b"p", b"q", b"long-" * 20]
@@ -46,18 +45,12 @@ class DictTable:
             del window[next(iter(window))]
 
 
-@pytest.mark.parametrize(
-    ("always", "indexed", "crowd", "repack"),
-    [(4, 1000, 50, 2), (4, 1, 50, 3), (4, 2, 1, 3), (16, 1, 0, 8), (4, 0, 50, 0), (0, 1000, 50, 0)],
-)
+@pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=40, deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 16, 17, 40]), history=st.lists(steps, max_size=60))
-def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(always, indexed, crowd, repack, maxsize, history):
+def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(form, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "PACKED_ALWAYS_MAX", always)
-        patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
-        patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
-        patch.setattr(table, "REPACK_MAX", repack)
+        limit_windows(patch, form)
         model = DictTable(maxsize)
         swept, unswept = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
         now_ms = START_MS
@@ -124,15 +117,12 @@ COLUMN_STEPS = st.one_of(
 )
 
 
-@pytest.mark.parametrize(
-    ("always", "indexed", "crowd", "repack"),
-    [(4, 1000, 50, 2), (4, 1, 50, 3), (4, 2, 1, 3), (0, 1000, 50, 0), (0, 2, 0, 0)],
-)
+@pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=80, deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 17, 40]), history=st.lists(COLUMN_STEPS, max_size=25))
-def test_columns_are_answered_as_one_request_after_the_other(always, indexed, crowd, repack, maxsize, history):
+def test_columns_are_answered_as_one_request_after_the_other(form, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
-        limit_windows(patch, always, indexed, crowd, repack)
+        limit_windows(patch, form)
         one_by_one, together = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
         now_ms, seq = START_MS, 0
         asked: list = []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamd.idmp.table import IdmpTable
 from tests.examples import examples
-from tests.property.window_limits import limit_windows
+from tests.property.window_limits import FORMS, limit_windows
 
 START_MS = 1_000_000
 DURATION_MS = 2_000
@@ -68,16 +68,12 @@ class Names:
             assert answer in (None, name.entry_id)
 
 
-@pytest.mark.parametrize(
-    ("always", "indexed", "crowd", "repack"), [(4, 1000, 50, 2), (0, 1000, 50, 0), (99, 0, 0, 0), (1, 1, 0, 1)]
-)
+@pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=examples(150), deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 40]), history=st.lists(steps, max_size=50))
-def test_names_ahead_of_the_clock_expire_by_the_time_of_their_recording(
-    always, indexed, crowd, repack, maxsize, history
-):
+def test_names_ahead_of_the_clock_expire_by_the_time_of_their_recording(form, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
-        limit_windows(patch, always, indexed, crowd, repack)
+        limit_windows(patch, form)
         model, subject = Names(maxsize), IdmpTable(DURATION_MS // 1000, maxsize)
         now_ms, last_id = START_MS, 0
         snapshots: list = []

@@ -1,14 +1,38 @@
 """The limits that decide which form a window has, set for a test."""
 
+import importlib
+
 import pytest
 
-from streamd.idmp import table
+from streamd.idmp import table, windows
+from streamd.idmp.ring import RingWindow
+
+# The forms that a table uses: the longest window of bytes, that in a crowd of so many larger windows, the most iids of
+# a table in which dicts stay dicts, the longest window that becomes bytes again, the ring.
+FORMS = {
+    "bytes, then dicts": (4, 4, 1000, 100_000, 2, "ring"),
+    "dicts, then rings, soon a crowd": (2, 6, 2, 12, 3, "ring"),
+    "short dicts": (1, 1, 1000, 4, 1, "ring"),
+    "dicts alone": (0, 0, 1000, 100_000, 0, "ring"),
+    "rings alone": (0, 0, 1000, 0, 0, "ring"),
+    "bytes, then native rings": (4, 4, 1000, 0, 2, "native_ring"),
+    "native rings alone": (0, 0, 1000, 0, 0, "native_ring"),
+    "bytes alone": (99, 99, 1000, 0, 99, "ring"),
+}
 
 
-def limit_windows(patch: pytest.MonkeyPatch, always: int, indexed: int, crowd: int, repack: int) -> None:
-    """Set how many iids are always packed, how many windows are indexed, and how much is packed anew at once."""
-    patch.setattr(table, "PACKED_ALWAYS_MAX", always)
-    patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
-    patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
-    patch.setattr(table, "REPACK_MAX", repack)
+def limit_windows(patch: pytest.MonkeyPatch, form: str) -> None:
+    """Have tables use the windows of one of FORMS."""
+    few, few_in_a_crowd, crowd, in_dicts, again, ring = FORMS[form]
+    patch.setattr(table, "FEW_MAX", few)
+    patch.setattr(table, "FEW_IN_A_CROWD_MAX", few_in_a_crowd)
+    patch.setattr(table, "CROWD", crowd)
     patch.setattr(table, "_DISTINCT_MIN", 0)
+    for module in (table, windows):
+        patch.setattr(module, "IIDS_IN_DICTS_MAX", in_dicts)
+    patch.setattr(windows, "FEW_AGAIN_MAX", again)
+    if ring == "native_ring":
+        pytest.importorskip("librt")
+        patch.setattr(windows, "ring_of", importlib.import_module("streamd.idmp.native_ring").NativeRingWindow)
+    else:
+        patch.setattr(windows, "ring_of", RingWindow)

@@ -319,9 +319,9 @@ class Delivery(Share):
             consumer.active_ms = now_ms
             recorded_ids = [] if context.state.records is None else self._all_ids()
             if ids:
-                group.pending.deliver(ids, consumer, now_ms)
+                group.own_pending().deliver(ids, consumer, now_ms)
             else:
-                group.pending.deliver_runs(runs, ends[0], consumer, now_ms)
+                group.own_pending().deliver_runs(runs, ends[0], consumer, now_ms)
             record_owned(context, self.key, group_name, group, consumer, recorded_ids, now_ms, 1)
         # However many entries: one change, as in Redis.
         record_position(context, self.key, group_name, group, changes=int(self.options.no_ack))
@@ -387,7 +387,7 @@ class ClaimingDelivery(Delivery):
         context, group = self.context, self.group
         now_ms = context.now_ms
         for entry_id, count in self.taken:
-            group.pending.set(entry_id, consumer, now_ms, again(count))
+            group.own_pending().set(entry_id, consumer, now_ms, again(count))
         taken = [entry_id for entry_id, _ in self.taken]
         record_taken(context, self.key, group_name, group, consumer, taken, now_ms)
         context.state.dirty += len(taken)

@@ -153,7 +153,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
             count = options.count
         elif not options.just_id:
             count = again(count)
-        group.pending.set(entry_id, consumer, time_ms, count)
+        group.own_pending().set(entry_id, consumer, time_ms, count)
         consumer.active_ms = now_ms
         if options.just_id:
             id_text = format_id(entry_id)
@@ -203,12 +203,12 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
     consumer.seen_ms = max(consumer.seen_ms, time_ms)
     consumer.active_ms = max(consumer.active_ms or 0, time_ms)
     if _all_there(stream.log, ids):
-        group.pending.deliver(ids, consumer, time_ms, options.count)
+        group.own_pending().deliver(ids, consumer, time_ms, options.count)
         return
     is_there = stream.log.holds_pending if stream.log.may_wait else stream.log.__contains__
     for entry_id in ids:
         if is_there(entry_id):
-            group.pending.set(entry_id, consumer, time_ms, options.count)
+            group.own_pending().set(entry_id, consumer, time_ms, options.count)
         else:
             group.pending.remove(entry_id)
 
@@ -220,4 +220,4 @@ def apply_pending(applying: Applying, words: list[bytes]) -> None:
     stream, group = applying.group(key, group_name)
     consumer, _ = group.consumer(name, 0)
     stream.note_missing(parse_id(entry_id))
-    group.pending.set(parse_id(entry_id), consumer, int(time_ms), int(count))
+    group.own_pending().set(parse_id(entry_id), consumer, int(time_ms), int(count))

@@ -59,7 +59,7 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
         if entry is None and not (force and entry_id in there):
             continue
         count = mode(0 if entry is None else entry[3]) if retry_count is None else retry_count
-        group.pending.set(entry_id, None, 0, count)
+        group.own_pending().set(entry_id, None, 0, count)
         released.append((count, entry_id))
 
     # A record has one count, and whoever claims gets what was released first: so a record for each run of equal counts.
@@ -129,4 +129,4 @@ def apply_release(applying: Applying, words: list[bytes]) -> None:
             stream.note_missing(entry_id)
         if entry is not None or force:
             counted = mode(0 if entry is None else entry[3]) if count is None else count
-            group.pending.set(entry_id, None, 0, counted)
+            group.own_pending().set(entry_id, None, 0, counted)

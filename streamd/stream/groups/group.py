@@ -6,7 +6,7 @@ from typing import Final
 from streamd.stream.groups.pending import Consumer, PastConsumer, PendingEntries
 from streamd.stream.search.patterns import EntryFilter
 
-# The empty dict of groups without consumers, and the empty pending entries of snapshots.
+# What groups without consumers, and groups without pending entries, share.
 _NO_CONSUMERS: Final[dict[bytes, Consumer]] = {}
 _NO_PENDING: Final = PendingEntries()
 
@@ -51,8 +51,14 @@ class Group:
         self.last_id = last_id
         self.entries_read = entries_read
         self.consumers: dict[bytes, Consumer] = _NO_CONSUMERS
-        self.pending = PendingEntries()
+        self.pending = _NO_PENDING
         self.wanted = wanted
+
+    def own_pending(self) -> PendingEntries:
+        """Return the pending entries to add some to: before the first delivery they are those of all such groups."""
+        if self.pending is _NO_PENDING:
+            self.pending = PendingEntries()
+        return self.pending
 
     def consumer(self, name: bytes, now_ms: int) -> tuple[Consumer, bool]:
         """Return the consumer called `name` and whether it had to be created; set its seen time to `now_ms`."""
@@ -79,7 +85,8 @@ class Group:
         """
         other = Group(self.last_id, self.entries_read, self.wanted)
         other.consumers = {name: PastConsumer(consumer) for name, consumer in self.consumers.items()}
-        other.pending = self.pending.snapshot() if len(self.pending) else _NO_PENDING
+        if self.pending:
+            other.pending = self.pending.snapshot()
         return other
 
     def copy(self) -> "Group":
@@ -89,7 +96,8 @@ class Group:
         for name, consumer in self.consumers.items():
             twin = other.consumers[name] = Consumer(name, consumer.seen_ms)
             twin.active_ms = consumer.active_ms
-        other.pending = self.pending.copy(other.consumers)
+        if self.pending:
+            other.pending = self.pending.copy(other.consumers)
         return other
 
     def columns(self) -> ConsumerColumns:

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from streamd.idmp import table
 from streamd.idmp.sweeper import Sweeper
 from streamd.idmp.table import IdmpTable
+from tests.property.window_limits import FORMS, limit_windows
 
 START_MS = 1_000_000
 
@@ -39,13 +39,11 @@ def one_iid_at(sweeper: Sweeper, ms: int, duration_s: int = 1) -> IdmpTable:
     return subject
 
 
-@pytest.mark.parametrize("packed_always", [1, 99])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("offset_ms", [0, 1, 500, 999])
 @pytest.mark.parametrize(("waited_ms", "tracked"), [(999, 2), (1000, 0)])
-def test_iids_are_freed_by_the_first_run_after_their_end(
-    sweeper, monkeypatch, packed_always, offset_ms, waited_ms, tracked
-):
-    monkeypatch.setattr(table, "PACKED_ALWAYS_MAX", packed_always)
+def test_iids_are_freed_by_the_first_run_after_their_end(sweeper, monkeypatch, form, offset_ms, waited_ms, tracked):
+    limit_windows(monkeypatch, form)
     subject = one_iid_at(sweeper, START_MS + offset_ms)
     subject.record(b"p", b"b", START_MS + offset_ms << 64)
     assert not sweeper.run(START_MS + offset_ms + waited_ms, never)
@@ -112,20 +110,19 @@ def test_tables_are_freed_in_the_order_in_which_they_are_due(sweeper):
     assert freed[3:] == [[1, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("indexed_windows", [0, 10_000])
-def test_a_run_stops_when_told_and_the_next_goes_on(sweeper, monkeypatch, indexed_windows):
-    monkeypatch.setattr(table, "INDEXED_WINDOWS_MAX", indexed_windows)
-    monkeypatch.setattr(table, "PACKED_ALWAYS_MAX", 1)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_stops_when_told_and_the_next_goes_on(sweeper, monkeypatch, form):
+    limit_windows(monkeypatch, form)
     tables = [IdmpTable(1, 300, sweeper) for _ in range(3)]
     for one in tables:
         for i in range(2500):
-            one.record(b"p%d" % (i % 10), b"%d" % i, START_MS << 64)
+            one.record(b"p%d" % (i % 10), b"%04d" % i, START_MS << 64)
     runs = 1
     tracked = 7500
     while sweeper.run(START_MS + 1000, always):
         runs += 1
         now_tracked = sum(one.iids_tracked for one in tables)
-        assert 0 < tracked - now_tracked <= (100 if indexed_windows else 250)
+        assert 0 < tracked - now_tracked <= 100
         tracked = now_tracked
     assert runs >= 30
     assert sum(one.iids_tracked + one.pids_tracked for one in tables) == 0

@@ -8,8 +8,10 @@ from itertools import count
 
 import pytest
 
-from streamd.idmp import packed, table, windows
+from streamd.idmp import few, table, windows
+from streamd.idmp.ring import RingWindow
 from streamd.idmp.table import IdmpTable
+from tests.property.window_limits import FORMS, limit_windows
 
 START_MS = 1_000_000
 
@@ -56,10 +58,15 @@ def insides(subject: IdmpTable) -> tuple[object, ...]:
     schedule = subject._schedule
     return (
         subject.iids_tracked,
-        tuple((pid, bytes(window)) for pid, window in subject._packed.items()),
-        tuple((pid, tuple(window.items())) for pid, window in subject._indexed.items()),
+        tuple(subject._few.items()),
+        tuple((pid, type(window), *window.items(), *shape(window)) for pid, window in subject._larger.items()),
         schedule and tuple((second, tuple(pids)) for second, pids in sorted(schedule.pids.items())),
     )
+
+
+def shape(window: object) -> tuple[object, ...]:
+    """How the slots of a ring are used: equal lists of iids may have come about in several ways."""
+    return (window._at, window._span, window._capacity()) if isinstance(window, RingWindow) else ()
 
 
 def check_against(model: ObviousTable, subject: IdmpTable, now_ms: int, names: list[tuple[bytes, bytes]]) -> None:
@@ -85,27 +92,16 @@ def check_against(model: ObviousTable, subject: IdmpTable, now_ms: int, names: l
         assert subject.copy().lookup(pid, iid, now_ms) == model.lookup(pid, iid, now_ms)
 
 
-FORMS = {  # the longest window that is packed whatever happens, indexed windows per table, the longest that is repacked
-    "packed": (99, 0, 0),
-    "indexed": (0, 99, 0),
-    "either": (1, 99, 1),
-    "one indexed": (1, 1, 1),
-}
-
-
 @pytest.fixture(params=FORMS)
 def form(request, monkeypatch):
-    packed_always, indexed_windows, repack = FORMS[request.param]
-    monkeypatch.setattr(table, "PACKED_ALWAYS_MAX", packed_always)
-    monkeypatch.setattr(table, "INDEXED_WINDOWS_MAX", indexed_windows)
-    monkeypatch.setattr(table, "REPACK_MAX", repack)
+    limit_windows(monkeypatch, request.param)
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def unused_tables_share_dicts_that_stay_empty():
     yield
-    assert windows.NO_PACKED == windows.NO_INDEXED == windows.NO_TIMED == {}
+    assert windows.NO_FEW == windows.NO_LARGER == windows.NO_TIMED == {}
 
 
 def every_history(maxsize: int, names: list[tuple[bytes, bytes]], depth: int) -> int:
@@ -190,18 +186,6 @@ def test_the_newest_of_maxsize_iids_are_remembered_in_every_form_and_length(form
         assert list(subject) == held
         assert subject.lookup(b"p", b"iid-29", 0) is None
         assert subject.lookup(b"p", b"iid-30", 0) == 30
-
-
-def test_iids_that_share_a_tag_are_told_apart(monkeypatch):
-    monkeypatch.setattr(packed, "hash", lambda iid: 7, raising=False)
-    window = packed.of_one(b"0", 0)
-    for i in range(1, 20):
-        window = packed.record(window, b"%d" % i, i, 10)
-    assert isinstance(window, bytearray)
-    assert [packed.lookup(window, b"%d" % i) for i in range(21)] == [None] * 10 + [*range(10, 20)] + [None]
-    assert packed.lookup(window, b"1") is None  # the beginning of others
-    packed.remove(window, packed.find(window, b"15"))
-    assert packed.items(window) == [(b"%d" % i, i) for i in range(10, 20) if i != 15]
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 255, 256, 65_536])
@@ -319,53 +303,82 @@ def test_a_table_that_is_cleared_hands_over_what_it_held(form):
     assert sorted(forgotten) == held
 
 
-def test_the_number_of_quick_windows_has_a_limit_and_quiet_ones_make_room(monkeypatch):
-    monkeypatch.setattr(table, "INDEXED_WINDOWS_MAX", 2)
+def kinds(subject: IdmpTable) -> dict[bytes, str]:
+    return {pid: type(window).__name__ for pid, window in subject._larger.items()}
+
+
+def test_windows_beyond_a_few_iids_are_dicts_until_the_table_has_many_and_in_a_crowd_longer_ones_are_bytes(monkeypatch):
+    limit_windows(monkeypatch, "bytes, then dicts")
+    for module in (table, windows):
+        monkeypatch.setattr(module, "IIDS_IN_DICTS_MAX", 100)
+    monkeypatch.setattr(table, "CROWD", 4)
+    monkeypatch.setattr(table, "FEW_IN_A_CROWD_MAX", 40)
     subject = IdmpTable(1, 100)
-    for pid in (b"p", b"q", b"r"):
-        for i in range(30):
-            subject.record(pid, b"%d" % i, START_MS + 100 * i << 64)
-    assert sorted(subject._indexed) == [b"p", b"q"]
+    for i in range(60):
+        for number in range(8):
+            if i < 30 or not number:
+                subject.record(b"p%d" % number, b"%02d" % i, START_MS + 100 * i << 64)
+        if i == 10:
+            assert kinds(subject) == dict.fromkeys((b"p0", b"p1", b"p2", b"p3"), "IndexedWindow")
+    assert kinds(subject) == dict.fromkeys((b"p0", b"p1", b"p2", b"p3"), "RingWindow")
+    assert sorted(subject._few) == [b"p4", b"p5", b"p6", b"p7"]
+    held = [iid for _, iid, _ in subject]
+    assert sorted(held) == sorted([b"%02d" % i for i in range(30)] * 8 + [b"%02d" % i for i in range(30, 60)])
     sweep(subject, START_MS + 1000 + 100 * 27)
-    assert sorted(subject._indexed) == []
-    assert [iid for _, iid, _ in subject] == [b"%d" % i for i in range(28, 30)] * 3
+    assert sorted(subject._larger) == [b"p0"]
+    assert subject.iids(b"p5") == [(b"%02d" % i, START_MS + 100 * i << 64) for i in range(28, 30)]
 
 
-def test_in_a_crowd_few_windows_stay_quick_and_who_cannot_be_packed_is_passed_over(monkeypatch):
-    monkeypatch.setattr(table, "INDEXED_WINDOWS_MAX", 10)
-    monkeypatch.setattr(table, "INDEXED_IN_A_CROWD_MAX", 3)
-    subject = IdmpTable(100, 300)
-    for i in range(300):  # more than a packed window takes
-        subject.record(b"busy", b"%d" % i, START_MS + i << 64)
-    for number in range(40):
-        pid = b"p%d" % number
-        for i in range(9):
-            subject.record(pid, b"long" * 17 * (number == 2 and i == 7) + b"%d" % i, START_MS + i << 64)
-    assert len(subject._indexed) == 3
-    assert {b"busy", b"p2"} < set(subject._indexed)
-    for number in range(40):
-        assert [iid[-1:] for iid, _ in subject.iids(b"p%d" % number)] == [b"%d" % i for i in range(9)]
-    subject.clear()
-    for number in range(5):
-        for i in range(9):
-            subject.record(b"p%d" % number, b"%d" % i, START_MS + i << 64)
-    assert len(subject._indexed) == 5
+def test_dicts_that_grow_in_a_table_of_many_iids_become_rings_if_their_iids_fit(monkeypatch):
+    limit_windows(monkeypatch, "bytes, then dicts")
+    for module in (table, windows):
+        monkeypatch.setattr(module, "IIDS_IN_DICTS_MAX", 1_000)
+    subject = IdmpTable(100, 3_000)
+    for i in range(5):
+        subject.record(b"q", b"x" * 70 + b"%d" % i, START_MS << 64 | i)
+    for at in range(5, 2_005, 200):
+        pids, iids = [b"p"] * 200, [b"%d" % i for i in range(at, at + 200)]
+        ids = [START_MS << 64 | i for i in range(at, at + 200)]
+        assert subject.lookup_or_record_columns(pids, iids, ids, START_MS) == [None] * 200
+        assert kinds(subject)[b"p"] == ("RingWindow" if at + 200 > 1_000 else "IndexedWindow")
+    subject.record(b"q", b"y", START_MS << 64 | 2_005)
+    assert kinds(subject)[b"q"] == "IndexedWindow"
+    assert subject.iids(b"p") == [(b"%d" % i, START_MS << 64 | i) for i in range(5, 2_005)]
+    subject.record(b"p", b"x" * 65, START_MS << 64 | 2_006)
+    assert kinds(subject)[b"p"] == "IndexedWindow"
+    assert subject.lookup_or_record(b"p", b"y", START_MS << 64 | 2_007, START_MS) is None
+    assert kinds(subject)[b"p"] == "IndexedWindow"
+    assert (subject.iids_tracked, len(subject.iids(b"p")), len(subject.iids(b"q"))) == (2_008, 2_002, 6)
 
 
-@pytest.mark.parametrize("lengths", [[1], [16, 16, 16], [3, 64, 1, 20]])
-def test_a_window_packed_at_once_is_as_one_packed_one_by_one(lengths):
+@pytest.mark.parametrize("lengths", [[1], [16, 16, 16], [64, 64]])
+def test_a_window_of_bytes_made_at_once_is_as_one_made_one_by_one(lengths):
     items = [(b"%d" % i * length, START_MS + i << 64 | i) for i, length in enumerate(lengths)]
-    singly = packed.of_one(*items[0])
-    for iid, entry_id in items[1:]:
-        singly = packed.record(singly, iid, entry_id, 100)
-    at_once = packed.of_items(items)
-    assert packed.items(at_once) == packed.items(singly) == items
-    assert [packed.find(at_once, iid) for iid, _ in items] == [*range(len(items))]
-    assert packed.record(at_once, b"another", START_MS + 10 << 64, 100) is at_once
-    assert packed.items(at_once) == [*items, (b"another", START_MS + 10 << 64)]
+    singly = b""
+    for iid, entry_id in items:
+        singly = few.record(singly, iid, entry_id, 100)
+    assert few.of_items(items) == singly
+    assert few.items(singly) == items
+    assert [few.find(singly, iid) for iid, _ in items] == [entry_id for _, entry_id in items]
+    assert few.record(singly, b"another length", START_MS << 64, 100) is None
+    assert few.of_items([*items, (b"another length", 1)]) is None
 
 
-GREATEST_IN_ONE_OBJECT = (1 << 48) - 1 << 64 | (1 << 16) - 1
+def test_an_iid_is_found_only_where_a_row_has_it():
+    window = b""
+    rows = [(b"ab", 0x6161 << 64 | 0x6162), (b"bb", 0x6262 << 64 | 0x6261), (b"ba", 1 << 64)]
+    for iid, entry_id in rows:
+        window = few.record(window, iid, entry_id, 100)
+    assert [few.find(window, iid) for iid in (b"aa", b"bb", b"a", b"\0\0", b"ba")] == [
+        None,
+        rows[1][1],
+        None,
+        None,
+        1 << 64,
+    ]
+
+
+GREATEST_OF_8_BYTES = (1 << 47) - 1 << 64 | (1 << 16) - 1
 
 
 @pytest.mark.parametrize(
@@ -373,37 +386,39 @@ GREATEST_IN_ONE_OBJECT = (1 << 48) - 1 << 64 | (1 << 16) - 1
     [
         (0, True),
         (START_MS << 64 | 5, True),
-        (GREATEST_IN_ONE_OBJECT, True),
-        (GREATEST_IN_ONE_OBJECT + 1, False),
+        (GREATEST_OF_8_BYTES, True),
+        (GREATEST_OF_8_BYTES + 1, False),
         (START_MS << 64 | 1 << 16, False),
         (START_MS << 64 | 1 << 63, False),
-        (1 << 112, False),
+        (1 << 111, False),
         (2**128 - 1, False),
     ],
 )
 @pytest.mark.parametrize("iid", [b"a", b"\0" * 64, b"order-1"])
-def test_a_window_of_one_iid_says_its_entry_id_whole_and_is_one_object_where_that_is_small(entry_id, is_small, iid):
-    window = packed.of_one(iid, entry_id)
-    assert isinstance(window, bytes) == is_small
-    assert packed.items(window) == [(iid, entry_id)]
-    assert (packed.count(window), packed.oldest_ms(window)) == (1, entry_id >> 64)
-    assert packed.lookup(window, iid) == entry_id
-    assert packed.lookup(window, iid + b"1") is packed.lookup(window, b"1" + iid) is packed.lookup(window, b"b") is None
-    again = packed.record(window, iid, 7, 100)
-    assert packed.items(again) == packed.items(packed.record(packed.of_one(b"z", 3), iid, 7, 1)) == [(iid, 7)]
-    two = packed.record(packed.copied(packed.of_one(iid, entry_id)), b"z", 9, 100)
-    assert packed.items(two) == [(iid, entry_id), (b"z", 9)]
+def test_a_window_says_its_entry_id_whole(form, entry_id, is_small, iid):
+    assert few.fits(iid, entry_id) == is_small
+    assert (few.record(b"", iid, entry_id, 100) is not None) == is_small
+    assert not few.fits(iid + b"1" * 64, entry_id)
+    if is_small:
+        assert few.entry_id_of(few.number_of(entry_id)) == entry_id
+        assert few.number_of(entry_id) < 1 << 63
+    subject = IdmpTable(86_400, 100)
+    for n, (one, its_id) in enumerate([(iid, entry_id), (b"z", 9), (iid + b"1", 1 << 64)]):
+        subject.record(b"p", one, its_id)
+        assert len(subject.iids(b"p")) == n + 1
+    assert subject.iids(b"p") == [(iid, entry_id), (b"z", 9), (iid + b"1", 1 << 64)]
+    assert subject.lookup(b"p", iid, 0) == entry_id
+    subject.record(b"p", iid, 7)
+    assert subject.iids(b"p") == [(b"z", 9), (iid + b"1", 1 << 64), (iid, 7)]
 
 
-@pytest.mark.parametrize("is_small", [True, False])
-def test_a_window_that_has_lost_its_only_iid_is_empty_and_takes_another_one(is_small):
-    window = packed.of_one(b"a", START_MS << 64 | (5 if is_small else 1 << 20))
-    assert packed.without_expired(window, START_MS - 1) is window
-    window = packed.without_expired(window, START_MS)
-    assert (packed.count(window), packed.items(window), packed.lookup(window, b"a")) == (0, [], None)
-    assert packed.count(packed.without_expired(window, START_MS)) == 0
-    window = packed.record(window, b"b", START_MS << 64, 1)
-    assert packed.items(window) == [(b"b", START_MS << 64)]
+def test_a_window_of_bytes_that_has_lost_its_only_iid_is_empty_and_takes_another_one():
+    window = few.record(b"", b"a", START_MS << 64 | 5, 100)
+    assert few.without_expired(window, START_MS - 1) is window
+    window = few.without_expired(window, START_MS)
+    assert (window, few.count(window), few.items(window), few.find(window, b"a")) == (b"", 0, [], None)
+    assert few.without_expired(window, START_MS) == b""
+    assert few.items(few.record(window, b"b", START_MS << 64, 1)) == [(b"b", START_MS << 64)]
 
 
 def test_a_producer_that_has_one_iid_left_takes_as_little_as_one_that_never_had_more():
@@ -416,7 +431,7 @@ def test_a_producer_that_has_one_iid_left_takes_as_little_as_one_that_never_had_
     assert subject.memory_bytes() == other.memory_bytes()
 
 
-def test_a_producer_of_long_iids_is_packed_only_when_the_last_of_them_is_gone():
+def test_a_producer_of_long_iids_has_bytes_only_when_the_last_of_them_is_gone():
     subject = IdmpTable(1, 100)
     for i, iid in enumerate([b"x" * 65, b"a", b"y" * 65, b"b"]):
         subject.record(b"p", iid, START_MS + 1000 * i << 64)
@@ -424,31 +439,35 @@ def test_a_producer_of_long_iids_is_packed_only_when_the_last_of_them_is_gone():
     for dropped, indexed in enumerate([[b"p"], [b"p"], [b"p"], []]):
         sweep(subject, START_MS + 1000 * dropped)
         assert list(subject) == held[dropped:]
-        assert list(subject._indexed) == indexed
+        assert list(subject._larger) == indexed
 
 
 @pytest.mark.parametrize("maxsize", [1, 3, 7, 100])
-def test_a_run_is_recorded_as_its_iids_would_be_one_by_one(maxsize):
+def test_a_run_is_recorded_as_its_iids_would_be_one_by_one(form, maxsize):
     rng = random.Random(maxsize)
-    runs = 0
-    for _ in range(300):
+    runs = parts = 0
+    for _ in range(200):
         together, singly = IdmpTable(100, maxsize), IdmpTable(100, maxsize)
         for window in (together, singly):
             for number in range(8):
-                window.record(b"p", b"w%d" % number, number << 64)
+                window.record(b"p", b"w%03d" % number, number << 64)
         at = 1
         for size in (rng.randint(1, 12) for _ in range(4)):
             iids = tuple(b"%d" % (rng.randint(0, 40) if rng.random() < 0.1 else 1000 + at + k) for k in range(size))
-            ids = [(at + k) << 64 for k in range(size)]
-            is_run = together.record_run(b"p", iids, ids)
-            runs += is_run
-            for window in (singly,) if is_run else (singly, together):
-                for iid, entry_id in zip(iids, ids, strict=True):
+            ids = [9 << 64 | at + k for k in range(size)]
+            done = together.record_run(b"p", iids, ids)
+            runs += done == size
+            parts += 0 < done < size
+            for iid, entry_id in zip(iids[:done], ids, strict=False):
+                assert singly.lookup_or_record(b"p", iid, entry_id, 0) is None
+            for iid, entry_id in zip(iids[done:], ids[done:], strict=True):
+                for window in (singly, together):
                     window.record(b"p", iid, entry_id)
             at += size
             assert (together.iids_added, together.iids_tracked) == (singly.iids_added, singly.iids_tracked)
             assert together.iids(b"p") == singly.iids(b"p")
-    assert runs > 100 or maxsize < 5
+    assert runs > 100 or maxsize < 8 or form == "bytes alone"
+    assert parts > 5 or maxsize < 8 or "ring" not in form
 
 
 def test_known_iids_whose_ids_come_again_are_known_whatever_they_come_with():
@@ -456,7 +475,6 @@ def test_known_iids_whose_ids_come_again_are_known_whatever_they_come_with():
     for number in range(8):
         for pid in pids:
             subject.record(pid, b"i%d" % number, START_MS << 64)
-    assert set(subject._indexed) == set(pids)
     iids, ids = [b"again"] * 16, [START_MS << 64 | seq for seq in range(1, 17)]
     assert subject.lookup_or_record_columns(pids, iids, ids, START_MS) == [None] * 16
     # As behind XSETID, or where the clock stepped back.

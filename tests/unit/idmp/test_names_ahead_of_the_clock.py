@@ -135,7 +135,7 @@ def test_a_window_is_an_ordinary_one_again_behind_the_last_such_name():
     assert window.recorded_ms(b"p") == {b"i": NOW_MS}
     server.clock.advance(51_000)
     sweep(server)
-    assert (list(window._timed), list(window._packed), info(server)[:2]) == ([], [b"p"], (1, 1))
+    assert (list(window._timed), list(window._few), info(server)[:2]) == ([], [b"p"], (1, 1))
 
 
 def test_the_oldest_names_are_pushed_out_with_their_times(server):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamd.stream.groups.group import Group
 from tests.session import Error
 
 NO_KEY = (
@@ -290,3 +291,15 @@ def test_a_claim_with_lastid_is_recorded_with_it(engine):
         "XCLAIM s g c 0 1-0 TIME 1000000000000 RETRYCOUNT 2 FORCE JUSTID LASTID 2-0",
         "XGROUP SETID s g 7-0 ENTRIESREAD 1",
     ]
+
+
+def test_groups_share_empty_pending_entries_until_one_gets_some():
+    first, second = Group(0), Group(0)
+    assert first.pending is second.pending
+    consumer, _ = first.consumer(b"a", 0)
+    first.own_pending().deliver([1, 2], consumer, 5)
+    assert first.own_pending() is first.pending
+    assert (len(first.pending), len(second.pending)) == (2, 0)
+    assert second.copy().pending is second.snapshot().pending is second.pending
+    first.pending.remove_many([1, 2])
+    assert first.copy().pending is first.snapshot().pending is second.pending

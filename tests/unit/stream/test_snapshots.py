@@ -51,7 +51,7 @@ def with_pending(entries: int) -> Group:
     ann, _ = group.consumer(b"ann", 0)
     bob, _ = group.consumer(b"bob", 0)
     for at in range(0, entries, 100):
-        group.pending.deliver(list(range(at, at + 100)), bob if at % 600 else ann, at, 1)
+        group.own_pending().deliver(list(range(at, at + 100)), bob if at % 600 else ann, at, 1)
     return group
 
 
@@ -93,13 +93,13 @@ def test_pending_entries_of_a_snapshot_stay_and_the_others_change_as_without_it(
             if kind == 0:
                 one.pending.remove_many(list(range(entry_id, entry_id + 50)))
             elif kind == 1:
-                one.pending.set(entry_id, bob, now, 3)
+                one.own_pending().set(entry_id, bob, now, 3)
             elif kind == 2:
-                one.pending.set(entry_id, None, 0, 2)
+                one.own_pending().set(entry_id, None, 0, 2)
             elif kind == 3:
                 one.pending.take_over(list(range(entry_id, entry_id + 30)), ann, now, True)
             elif kind == 4:
-                one.pending.deliver([3_000 + step], bob, now)
+                one.own_pending().deliver([3_000 + step], bob, now)
             elif kind == 5:
                 one.pending.remove_each([entry_id, entry_id + 1, entry_id + 300])
             else:
