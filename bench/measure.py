@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 
 from bench.progress import said
 from bench.servers import Target, redis_binary
@@ -25,6 +25,16 @@ class Sample:
     cpu_us: float
     p50_ms: float = 0.0
     p999_ms: float = 0.0
+
+
+def mean_of(samples: Sequence[Sample]) -> Sample:
+    """Return the means of some samples, and of the latencies the median and the worst."""
+    return Sample(
+        fmean(one.rate for one in samples),
+        fmean(one.cpu_us for one in samples),
+        median(one.p50_ms for one in samples),
+        max(one.p999_ms for one in samples),
+    )
 
 
 @dataclass
