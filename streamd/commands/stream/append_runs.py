@@ -8,7 +8,7 @@ from streamd.base.errors import CommandError
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.xadd_replies import consecutive_replies, replies_of, reply_of
-from streamd.data.entry_record import EntryRows, entry_columns, entry_words
+from streamd.data.entry_record import entry_columns, entry_words
 from streamd.data.keyspace import AT_END
 from streamd.data.records import ColumnsRecord, RecordColumn
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
@@ -319,7 +319,6 @@ def _append_rows(context: Context, requests: list[list[bytes]], options: AppendO
     few = trim.threshold + _TRIMMED_MAX if trim is not None and trim.by == "maxlen" else 0
     trimmed: set[bytes] = set()  # of longer streams those that have few entries too many by now
     replies: list[bytes] = []
-    rows = EntryRows()
     appended = 0
     for request in requests:
         if request[0] != name or len(request) < id_at + 3 or not len(request) - id_at & 1 or request[2] != option:
@@ -364,19 +363,15 @@ def _append_rows(context: Context, requests: list[list[bytes]], options: AppendO
         exact = trim.apply(stream) if trim is not None else None
         if records is not None:
             id_text = new_text if entry_id == new_id else b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
+            words = entry_words(key, id_text, fields, pid or b"", iid or b"")
             if exact:  # one unit
-                records += rows.records(db.index)
-                rows = EntryRows()
-                words = entry_words(key, id_text, fields, pid or b"", iid or b"")
                 places: list[RecordColumn] = [words[0], key, *((word,) for word in words[2:])]
                 records.append(ColumnsRecord(db.index, places, (b"XTRIM", key, *exact)))
             else:
-                rows.add(key, id_text, fields, pid or b"", iid or b"")
+                records.append((db.index, words))
         if key in followed:
             db.touch(key)
         replies.append(reply)
-    if records is not None:
-        records += rows.records(db.index)
     state.dirty += appended
     context.out += replies
     return len(replies)
