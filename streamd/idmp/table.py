@@ -13,7 +13,7 @@ from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.ring import RingWindow
 from streamd.idmp.schedule import Schedule
 from streamd.idmp.timed import TimedWindow
-from streamd.idmp.windows import IIDS_IN_DICTS_MAX, NO_FEW, NO_LARGER, NO_TIMED, Windows
+from streamd.idmp.windows import DICTS_MAX, NO_FEW, NO_LARGER, NO_TIMED, Windows
 
 # Up to here a producer's window is bytes: arrays, or a dict and a deque, for a few iids are mostly air.
 FEW_MAX: Final = 4
@@ -24,6 +24,9 @@ CROWD: Final = 1_000
 # Where of the first 16 iids fewer are distinct, each distinct one is looked up once.
 _LOOKED_AT: Final = 16
 _DISTINCT_MIN: Final = 12
+
+# A batch turns dicts into rings until so many iids have moved: nobody waits for a thousand windows.
+_MOVED_PER_TURN_MAX: Final = 2_000
 
 # One visit of the sweeper frees at most so many iids of a larger window.
 _DROPPED_PER_VISIT_MAX: Final = 100
@@ -148,11 +151,11 @@ class IdmpTable(Windows):
         self.iids_tracked += after - before
         if (
             before < after
-            and self.iids_tracked > IIDS_IN_DICTS_MAX
+            and len(self._larger) > DICTS_MAX
             and isinstance(window, IndexedWindow)
             and not window.has_odd
         ):
-            self._add_larger(pid, window.items(), self.iids_tracked)
+            self._add_larger(pid, window.items())
 
     def lookup_or_record(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> int | None:
         """Call `lookup`, and `record` if that returns None; a new iid takes one step."""
@@ -270,6 +273,12 @@ class IdmpTable(Windows):
             return False
         self.iids_added += len(ids)
         self.iids_tracked += len(ids) - order_added(windows, iids, self.maxsize)
+        if len(self._larger) > DICTS_MAX:
+            moved = 0
+            for pid, window in dict(zip(pids, windows)).items():  # noqa: B905 (equally long)
+                if not window.has_odd and moved < _MOVED_PER_TURN_MAX:
+                    moved += window.count
+                    self._add_larger(pid, window.items())
         return True
 
     def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable | None:
@@ -421,7 +430,7 @@ class IdmpTable(Windows):
                 self.iids_tracked += few.count(made) - before
                 return None
         self._few.pop(pid, None)
-        return self._add_larger(pid, few.items(window), self.iids_tracked)
+        return self._add_larger(pid, few.items(window))
 
     def _timed_window(self, pid: bytes, oldest_ms: int) -> TimedWindow:
         """Return a producer's window in the timed form. oldest_ms: the time of its first iid, if it has no window."""

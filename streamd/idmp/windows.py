@@ -19,17 +19,17 @@ NO_FEW: Final[dict[bytes, bytes]] = {}
 NO_LARGER: Final[dict[bytes, IndexedWindow | RingWindow]] = {}
 NO_TIMED: Final[dict[bytes, TimedWindow]] = {}
 # Compiled, all larger windows whose iids fit are rings. In the pure form a dict takes half of the time, and a ring a
-# quarter of the memory: dicts that grow become rings once their table has so many iids, which take 17 MB in dicts.
+# quarter of the memory: the dicts of a table that has more larger windows than this become rings as they grow.
 try:
     if not is_compiled():
         raise ImportError
     from streamd.idmp.native_ring import NativeRingWindow
 except ImportError:
     ring_of: Callable[[list[tuple[bytes, int]], int], RingWindow] = RingWindow
-    IIDS_IN_DICTS_MAX = 100_000
+    DICTS_MAX = 1_000
 else:  # pragma: no cover - the tests over the wire run compiled
     ring_of = NativeRingWindow
-    IIDS_IN_DICTS_MAX = 0
+    DICTS_MAX = 0
 # A larger window that the sweeper finds this short becomes bytes again: far enough below to not go back and forth.
 FEW_AGAIN_MAX: Final = 2
 _NO_TIMES: Final[dict[bytes, int]] = {}
@@ -103,12 +103,12 @@ class Windows:
         if (timed := self._timed.get(pid)) is not None and twin._timed.get(pid) is timed:
             self._timed[pid] = timed.copy()
 
-    def _add_larger(self, pid: bytes, items: list[tuple[bytes, int]], tracked: int) -> IndexedWindow | RingWindow:
-        """Give a producer a window of another form than bytes. tracked: the iids of the table."""
+    def _add_larger(self, pid: bytes, items: list[tuple[bytes, int]]) -> IndexedWindow | RingWindow:
+        """Give a producer a window of another form than bytes."""
         if self._larger is NO_LARGER:
             self._larger = {}
         is_odd = not few.all_fit(items)
-        is_ring = tracked > IIDS_IN_DICTS_MAX and not is_odd
+        is_ring = len(self._larger) >= DICTS_MAX and not is_odd
         window = ring_of(items, self.maxsize) if is_ring else IndexedWindow(items, is_odd)
         self._larger[pid] = window
         return window
@@ -117,7 +117,7 @@ class Windows:
         """Bring a timed window into another form if no iid in it is timed any more."""
         if not timed.recorded_ms:
             del self._timed[pid]
-            self._shorten(pid, self._add_larger(pid, timed.items(), len(timed.order)))
+            self._shorten(pid, self._add_larger(pid, timed.items()))
 
     def _shorten(self, pid: bytes, window: IndexedWindow | RingWindow) -> None:
         """Bring a window with few iids, at least one, into bytes, if they fit in."""

@@ -7,13 +7,13 @@ import pytest
 from streamd.idmp import table, windows
 from streamd.idmp.ring import RingWindow
 
-# The forms that a table uses: the longest window of bytes, that in a crowd of so many larger windows, the most iids of
-# a table in which dicts stay dicts, the longest window that becomes bytes again, the ring.
+# The forms that a table uses: the longest window of bytes, that in a crowd of so many larger windows, the most larger
+# windows of a table in which dicts stay dicts, the longest window that becomes bytes again, the ring.
 FORMS = {
-    "bytes, then dicts": (4, 4, 1000, 100_000, 2, "ring"),
-    "dicts, then rings, soon a crowd": (2, 6, 2, 12, 3, "ring"),
-    "short dicts": (1, 1, 1000, 4, 1, "ring"),
-    "dicts alone": (0, 0, 1000, 100_000, 0, "ring"),
+    "bytes, then dicts": (4, 4, 1000, 1000, 2, "ring"),
+    "dicts, then rings, soon a crowd": (2, 6, 2, 1, 3, "ring"),
+    "two dicts": (1, 1, 1000, 2, 1, "ring"),
+    "dicts alone": (0, 0, 1000, 1000, 0, "ring"),
     "rings alone": (0, 0, 1000, 0, 0, "ring"),
     "bytes, then native rings": (4, 4, 1000, 0, 2, "native_ring"),
     "native rings alone": (0, 0, 1000, 0, 0, "native_ring"),
@@ -29,7 +29,7 @@ def limit_windows(patch: pytest.MonkeyPatch, form: str) -> None:
     patch.setattr(table, "CROWD", crowd)
     patch.setattr(table, "_DISTINCT_MIN", 0)
     for module in (table, windows):
-        patch.setattr(module, "IIDS_IN_DICTS_MAX", in_dicts)
+        patch.setattr(module, "DICTS_MAX", in_dicts)
     patch.setattr(windows, "FEW_AGAIN_MAX", again)
     if ring == "native_ring":
         pytest.importorskip("librt")

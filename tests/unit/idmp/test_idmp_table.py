@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, field
 from itertools import count
@@ -307,21 +308,22 @@ def kinds(subject: IdmpTable) -> dict[bytes, str]:
     return {pid: type(window).__name__ for pid, window in subject._larger.items()}
 
 
-def test_windows_beyond_a_few_iids_are_dicts_until_the_table_has_many_and_in_a_crowd_longer_ones_are_bytes(monkeypatch):
+def test_windows_beyond_a_few_iids_are_dicts_until_there_are_many_and_in_a_crowd_longer_ones_are_bytes(monkeypatch):
     limit_windows(monkeypatch, "bytes, then dicts")
     for module in (table, windows):
-        monkeypatch.setattr(module, "IIDS_IN_DICTS_MAX", 100)
+        monkeypatch.setattr(module, "DICTS_MAX", 4)
     monkeypatch.setattr(table, "CROWD", 4)
-    monkeypatch.setattr(table, "FEW_IN_A_CROWD_MAX", 40)
+    monkeypatch.setattr(table, "FEW_IN_A_CROWD_MAX", 20)
     subject = IdmpTable(1, 100)
+    pids = [b"p%d" % number for number in range(8)]
     for i in range(60):
-        for number in range(8):
-            if i < 30 or not number:
-                subject.record(b"p%d" % number, b"%02d" % i, START_MS + 100 * i << 64)
+        for pid in pids:
+            if i < 30 or pid == b"p0":
+                subject.record(pid, b"%02d" % i, START_MS + 100 * i << 64)
         if i == 10:
-            assert kinds(subject) == dict.fromkeys((b"p0", b"p1", b"p2", b"p3"), "IndexedWindow")
-    assert kinds(subject) == dict.fromkeys((b"p0", b"p1", b"p2", b"p3"), "RingWindow")
-    assert sorted(subject._few) == [b"p4", b"p5", b"p6", b"p7"]
+            assert kinds(subject) == dict.fromkeys(pids[:4], "IndexedWindow")
+            assert sorted(subject._few) == pids[4:]
+    assert kinds(subject) == dict.fromkeys(pids, "RingWindow")
     held = [iid for _, iid, _ in subject]
     assert sorted(held) == sorted([b"%02d" % i for i in range(30)] * 8 + [b"%02d" % i for i in range(30, 60)])
     sweep(subject, START_MS + 1000 + 100 * 27)
@@ -329,26 +331,46 @@ def test_windows_beyond_a_few_iids_are_dicts_until_the_table_has_many_and_in_a_c
     assert subject.iids(b"p5") == [(b"%02d" % i, START_MS + 100 * i << 64) for i in range(28, 30)]
 
 
-def test_dicts_that_grow_in_a_table_of_many_iids_become_rings_if_their_iids_fit(monkeypatch):
+def test_a_batch_turns_some_dicts_into_rings_where_a_table_has_many(monkeypatch):
     limit_windows(monkeypatch, "bytes, then dicts")
     for module in (table, windows):
-        monkeypatch.setattr(module, "IIDS_IN_DICTS_MAX", 1_000)
+        monkeypatch.setattr(module, "DICTS_MAX", 8)
+    monkeypatch.setattr(table, "_MOVED_PER_TURN_MAX", 25)
+    subject, numbers = IdmpTable(100, 3_000), itertools.count()
+    pids = [b"p%d" % number for number in range(8)]
+    wanted: dict[bytes, list[tuple[bytes, int]]] = {pid: [] for pid in pids}
+
+    def send() -> None:
+        first = next(numbers) * 8
+        iids, ids = [b"%d" % (first + k) for k in range(8)], [START_MS << 64 | first + k for k in range(8)]
+        assert subject.lookup_or_record_columns(pids, iids, ids, START_MS) == [None] * 8
+        for pid, *item in zip(pids, iids, ids, strict=True):
+            wanted[pid].append((item[0], item[1]))
+
+    for _ in range(7):
+        send()
+    assert kinds(subject) == dict.fromkeys(pids, "IndexedWindow")
+    for i in range(5):  # (these fit into no ring)
+        subject.record(b"q", b"x" * 70 + b"%d" % i, START_MS << 64 | i)
+    send()
+    assert sorted(kinds(subject).values()) == ["IndexedWindow"] * 5 + ["RingWindow"] * 4
+    send()
+    assert kinds(subject) == {**dict.fromkeys(pids, "RingWindow"), b"q": "IndexedWindow"}
+    assert {pid: subject.iids(pid) for pid in pids} == wanted
+    assert subject.iids_tracked == 8 * 9 + 5
+
+
+def test_a_ring_that_gets_an_iid_too_long_for_it_is_a_dict_from_then_on(monkeypatch):
+    limit_windows(monkeypatch, "rings alone")
     subject = IdmpTable(100, 3_000)
     for i in range(5):
-        subject.record(b"q", b"x" * 70 + b"%d" % i, START_MS << 64 | i)
-    for at in range(5, 2_005, 200):
-        pids, iids = [b"p"] * 200, [b"%d" % i for i in range(at, at + 200)]
-        ids = [START_MS << 64 | i for i in range(at, at + 200)]
-        assert subject.lookup_or_record_columns(pids, iids, ids, START_MS) == [None] * 200
-        assert kinds(subject)[b"p"] == ("RingWindow" if at + 200 > 1_000 else "IndexedWindow")
-    subject.record(b"q", b"y", START_MS << 64 | 2_005)
-    assert kinds(subject)[b"q"] == "IndexedWindow"
-    assert subject.iids(b"p") == [(b"%d" % i, START_MS << 64 | i) for i in range(5, 2_005)]
-    subject.record(b"p", b"x" * 65, START_MS << 64 | 2_006)
-    assert kinds(subject)[b"p"] == "IndexedWindow"
-    assert subject.lookup_or_record(b"p", b"y", START_MS << 64 | 2_007, START_MS) is None
-    assert kinds(subject)[b"p"] == "IndexedWindow"
-    assert (subject.iids_tracked, len(subject.iids(b"p")), len(subject.iids(b"q"))) == (2_008, 2_002, 6)
+        subject.record(b"p", b"%d" % i, START_MS << 64 | i)
+    assert kinds(subject) == {b"p": "RingWindow"}
+    subject.record(b"p", b"x" * 65, START_MS << 64 | 5)
+    assert kinds(subject) == {b"p": "IndexedWindow"}
+    assert subject.lookup_or_record(b"p", b"y", START_MS << 64 | 6, START_MS) is None
+    assert kinds(subject) == {b"p": "IndexedWindow"}
+    assert (subject.iids_tracked, len(subject.iids(b"p"))) == (7, 7)
 
 
 @pytest.mark.parametrize("lengths", [[1], [16, 16, 16], [64, 64]])
@@ -467,7 +489,7 @@ def test_a_run_is_recorded_as_its_iids_would_be_one_by_one(form, maxsize):
             assert (together.iids_added, together.iids_tracked) == (singly.iids_added, singly.iids_tracked)
             assert together.iids(b"p") == singly.iids(b"p")
     assert runs > 100 or maxsize < 8 or form == "bytes alone"
-    assert parts > 5 or maxsize < 8 or "ring" not in form
+    assert parts > 5 or maxsize < 8 or not form.endswith("rings alone")
 
 
 def test_known_iids_whose_ids_come_again_are_known_whatever_they_come_with():
