@@ -67,7 +67,7 @@ WAYS = (
     ),
     Way(
         "say rows or columns",
-        ("Column", "ColumnsRecord", "ConsumerColumns", "EntryColumns", "EntryRows", "PendingColumns",
+        ("Column", "ColumnsRecord", "ConsumerColumns", "EntryColumns", "PendingColumns",
          "RecordColumn", "RequestColumns", "RequestRows"),
         named=r"Alike|[A-Z]\w*Columns?|Column\w*|[A-Z]\w*Rows|EntryRun|Layout|Places|Run|RunFields|Texts|_Taken|_Reading",
     ),

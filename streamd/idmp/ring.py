@@ -182,7 +182,7 @@ class RingWindow:
         blob = b"".join([(_LENGTH[len(iid)] + iid).ljust(stride, b"\0") for iid, _ in numbers])
         self._blob, self._stride = bytearray(blob + bytes(spare * stride)), stride
         self._ids = array("Q", [number for _, number in numbers] + [0] * spare)
-        self._heads = array("H", [1 << 15]) * (2 << int(max(capacity, HEADS_MIN)).bit_length())
+        self._heads = array("H", [1 << 15]) * (1 << int(max(capacity, HEADS_MIN)).bit_length())
         self._before = array("H", bytes(2 * capacity))
         for serial, (iid, _) in enumerate(numbers):
             head = hash(iid) & len(self._heads) - 1
