@@ -303,3 +303,22 @@ def test_groups_share_empty_pending_entries_until_one_gets_some():
     assert second.copy().pending is second.snapshot().pending is second.pending
     first.pending.remove_many([1, 2])
     assert first.copy().pending is first.snapshot().pending is second.pending
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "XREADGROUP GROUP g c STREAMS s >",
+        "XCLAIM s g c 0 1-0 FORCE",
+        "XCLAIM s g c 0 1-0 2-0 FORCE JUSTID",
+        "XNACK s g FAIL IDS 1 1-0 FORCE",
+    ],
+)
+def test_what_comes_into_a_group_without_pending_entries_is_its_own(engine, line):
+    fill(engine, 1, 2, 3)
+    for name in "gh":
+        engine.do(f"XGROUP CREATE s {name} 0")
+    engine.do(line)
+    assert engine.do("XPENDING s g")[0] > 0
+    assert engine.do("XPENDING s h")[0] == 0
+    assert not Group(0).pending
