@@ -74,8 +74,9 @@ class ColdList(SegmentList):
 
     def append(self, segment: Segment) -> None:
         """Add a segment behind all others."""
+        before = self.segments[-1].last_id if len(self.segments) > self.head else self.rows.end
         super().append(segment)
-        if self._gap_follows or segment.first_id <= self._gap_until:
+        if self._gap_follows or before < self._gap_until:
             self._gaps.add(segment.first_id)
             self._gap_follows = False
         self._settle()
@@ -97,10 +98,12 @@ class ColdList(SegmentList):
     def note_missing(self, entry_id: int) -> None:
         """Note that an ID that no entry has may be thought to have been one's, and is asked for."""
         at = self.index(entry_id)
-        if at < self.head or entry_id > self.segments[at].last_id:
-            self._gap_until = max(self._gap_until, entry_id)
-        else:
+        if self.head <= at and entry_id > self.segments[at].last_id:
+            at += 1  # between two segments, or behind all
+        if self.head <= at < len(self.segments):
             self._gaps.add(self.segments[at].first_id)
+        else:
+            self._gap_until = max(self._gap_until, entry_id)
 
     @property
     def unwritten_bytes(self) -> int:

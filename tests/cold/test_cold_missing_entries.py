@@ -81,3 +81,26 @@ def test_pending_entries_among_whose_ids_new_ones_come_are_not_there(pair):
     pair.cool(per_block=2)
 
     questions(pair)
+
+
+@pytest.mark.parametrize("gone", [*range(1, 34)])
+@pytest.mark.parametrize("loaded", [13, 30])
+def test_a_pending_entry_between_two_nodes_is_not_there(pair, gone, loaded):
+    """All entries around it are there, the last ones in the tail, or they come later."""
+    pair.do("CONFIG SET stream-node-max-entries 5")
+    for number in range(1, loaded + 1):
+        if number != gone:
+            pair.do(f"XADD s {number}-0 n {number}")
+    pair.do("XGROUP CREATE s g 0")
+    pair.do("XREADGROUP GROUP g c STREAMS s >")
+    for session in (pair.plain, pair.cold):
+        words = [b"XGROUPPENDING", b"s", b"g", b"c", b"%d-0" % gone, b"1", b"1"]
+        APPLIERS[b"XGROUPPENDING"](Applying(session.state), words)
+    for number in range(loaded + 1, 50):
+        if number != gone:
+            pair.do(f"XADD s {number}-0 n {number}")
+    pair.cool(per_block=3)
+
+    evict(pair.store)
+    pair.do("XAUTOCLAIM s g e 0 0 COUNT 100 JUSTID")
+    pair.compare()
