@@ -20,6 +20,7 @@ from bench.client import request
 from bench.servers import COMPILED
 from streamd.base.clock import Clock
 from streamd.base.filesystem import FileSystem
+from streamd.base.form import form
 from streamd.base.limits import AUTHENTICATED
 from streamd.configuration.server_options import Config
 from streamd.durability.persistence import Persistence
@@ -234,28 +235,31 @@ def main() -> int:
     parser.add_argument("--row", type=int, help="only the figures of this row, in the form that this is")
     arguments = parser.parse_args()
     if arguments.row is not None:
-        print(*row(SHAPES[arguments.row]))
+        print(form(), *row(SHAPES[arguments.row]))
         return 0
     forms = ["pure", "compiled"] if COMPILED.is_file() else ["pure"]
-    print(f"| ns for each | {' | '.join(f'{form}: decode | the rest | journal' for form in forms)} |")
+    print(f"| ns for each | {' | '.join(f'{one}: decode | the rest | journal' for one in forms)} |")
     print(f"|---|{'---|' * 3 * len(forms)}")
     for number, shape in enumerate(SHAPES):
         if arguments.only not in shape.name:
             continue
-        figures = [figure for form in forms for figure in _figures_of(form, number)]
+        figures = [figure for one in forms for figure in _figures_of(one, number)]
         shown = " | ".join(f"{1000 * max(0, figure):,.0f}" for figure in figures)
         print(f"| {shape.name}, {_senders(shape)} | {shown} |", flush=True)
     return 0
 
 
-def _figures_of(form: str, number: int) -> list[float]:
-    """Return a row's figures in a process of its own, whose heap no other row has used."""
-    python = str(COMPILED) if form == "compiled" else sys.executable
+def _figures_of(wanted: str, number: int) -> list[float]:
+    """Return a row's figures in one form, from a process of its own, whose heap no other row has used."""
+    python = str(COMPILED) if wanted == "compiled" else sys.executable
     # (The compiled streamd is that of its environment, and comes first; this tree has the rest.)
     start = f"import sys; sys.path.append({str(TREE)!r}); from bench.stages import main; sys.exit(main())"
-    words = [python, "-P", "-c", start] if form == "compiled" else [python, "-m", "bench.stages"]
+    words = [python, "-P", "-c", start] if wanted == "compiled" else [python, "-m", "bench.stages"]
     done = subprocess.run([*words, "--row", str(number)], cwd=TREE, check=True, capture_output=True, text=True)
-    return [float(figure) for figure in done.stdout.split()]
+    found, *figures = done.stdout.split()
+    if found != wanted:
+        raise SystemExit(f"bench.stages: {python} runs the {found} form")
+    return [float(figure) for figure in figures]
 
 
 def _senders(shape: Shape) -> str:

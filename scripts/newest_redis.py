@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+if not __package__:  # as a program; where it is imported, all is found, and this would hide the compiled streamd
+    sys.path.insert(0, str(ROOT))
 
 from scripts.private_apt import NoPackage, fetch, places  # noqa: E402
 
