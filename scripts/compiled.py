@@ -108,7 +108,8 @@ def build() -> Path:
 def install(wheel: Path) -> None:
     """Make the virtual environment: with the built streamd, and all else from .venv. Raises: SystemExit."""
     venv.create(VENV, clear=True, symlinks=True, with_pip=False)
-    pip = [sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    pip = [sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "-q"]
+    pip += ["--ignore-installed", "--no-deps", "--no-index", str(wheel)]  # (PYTHONPATH may have another)
     if subprocess.run(pip, check=False).returncode != 0:
         raise SystemExit(1)
     TREE.mkdir()

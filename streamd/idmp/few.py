@@ -14,15 +14,18 @@ _ID_BYTES: Final = 8
 _SEVERAL: Final = 128  # the number of an entry ID begins with a lesser byte
 _SEQ_BITS: Final = 16
 _SEQ_MAX: Final = (1 << _SEQ_BITS) - 1
+_SEQS_MAX: Final = (1 << 64) - 1
+_MS_END: Final = 1 << 47
 # The bits that are 0 in an entry ID that has a number: it has at most 47 bits of milliseconds, and 16 of seq.
-_NOT_IN_NUMBER: Final = (1 << 128) - (1 << 111) | (1 << 64) - 1 - _SEQ_MAX
+_NOT_IN_NUMBER: Final = (1 << 128) - (_MS_END << 64) | _SEQS_MAX - _SEQ_MAX
 _pack: Final = Struct(">Q").pack
 _int: Final = int.from_bytes
 
 
-def fits(iid: bytes, entry_id: int) -> bool:
-    """Return whether an iid and its entry ID may stand in a window of bytes, or in a ring."""
-    return len(iid) <= IID_BYTES_MAX and not entry_id & _NOT_IN_NUMBER
+def number_if_fits(iid: bytes, entry_id: int) -> int:
+    """Return the number of an entry ID if it and its iid may stand in a window of bytes, or in a ring; else -1."""
+    ms, seq = entry_id >> 64, entry_id & _SEQS_MAX
+    return ms << _SEQ_BITS | seq if seq <= _SEQ_MAX and ms < _MS_END and len(iid) <= IID_BYTES_MAX else -1
 
 
 def number_of(entry_id: int) -> int:
@@ -37,7 +40,7 @@ def entry_id_of(number: int) -> int:
 
 def all_fit(items: Sequence[tuple[bytes, int]]) -> bool:
     """Return whether all (iid, entry ID) do."""
-    return len(items) == sum([fits(iid, entry_id) for iid, entry_id in items])
+    return min([number_if_fits(iid, entry_id) for iid, entry_id in items], default=0) >= 0
 
 
 def are_consecutive(ids: Sequence[int]) -> bool:
@@ -45,16 +48,16 @@ def are_consecutive(ids: Sequence[int]) -> bool:
     return ids[-1] - ids[0] == len(ids) - 1 and not (ids[0] | ids[-1]) & _NOT_IN_NUMBER
 
 
-def of_one(iid: bytes, entry_id: int) -> bytes:
-    """Return the window of one iid, which fits."""
-    return _pack(number_of(entry_id)) + iid
+def _of_one(iid: bytes, number: int) -> bytes:
+    return _pack(number) + iid
 
 
 def of_items(items: Sequence[tuple[bytes, int]]) -> bytes | None:
     """Return the window of (iid, entry ID), oldest first, at least one; None if one does not fit, or lengths differ."""
     if len({len(iid) for iid, _ in items}) > 1 or not all_fit(items):
         return None
-    return _of_rows(b"".join([of_one(iid, entry_id) for iid, entry_id in items]), _ID_BYTES + len(items[0][0]))
+    rows = [_of_one(iid, number_of(entry_id)) for iid, entry_id in items]
+    return _of_rows(b"".join(rows), len(rows[0]))
 
 
 def _of_rows(rows: bytes, stride: int) -> bytes:
@@ -100,18 +103,19 @@ def record(window: bytes, iid: bytes, entry_id: int, maxsize: int) -> bytes | No
     """Return a window with an iid as the youngest, in place of the oldest if there are `maxsize`; None if the iid does
     not fit beside the others.
     """
-    if not fits(iid, entry_id):
+    number = number_if_fits(iid, entry_id)
+    if number < 0:
         return None
     rows, stride = _rows(window)
     if rows and stride != _ID_BYTES + len(iid):
-        return None if maxsize > 1 else of_one(iid, entry_id)
+        return None if maxsize > 1 else _of_one(iid, number)
     if rows.find(iid) >= 0 and find(window, iid) is not None:
         rows = b"".join(
             [rows[at : at + stride] for at in range(0, len(rows), stride) if rows[at + _ID_BYTES : at + stride] != iid]
         )
     elif len(rows) >= maxsize * stride:
         rows = rows[stride:]
-    return _of_rows(rows + of_one(iid, entry_id), _ID_BYTES + len(iid))
+    return _of_rows(rows + _of_one(iid, number), _ID_BYTES + len(iid))
 
 
 def without_expired(window: bytes, until_ms: int) -> bytes:

@@ -79,16 +79,21 @@ class RingWindow:
             done += 1
         return done
 
-    def record(self, iid: bytes, entry_id: int, maxsize: int) -> None:
-        """Make an iid the youngest, in place of the oldest if there are `maxsize`; it may be there already."""
+    def record(self, iid: bytes, number: i64, maxsize: i64) -> None:
+        """Make an iid the youngest, in place of the oldest if there are `maxsize`; it may be there already.
+
+        number: that of the ID of its entry.
+        """
+        if self.put(iid, number, maxsize) < 0:
+            return
         slot = self._slot(iid)
-        if slot >= 0 and slot == self._oldest():
+        if slot == self._oldest():
             self._drop_oldest()
-        elif slot >= 0:
+        else:
             self._remove(slot)
             self._is_full = False
             self.count -= 1
-        self.put(iid, number_of(entry_id), maxsize)
+        self.put(iid, number, maxsize)
 
     def find(self, iid: bytes) -> int | None:
         """Return the ID of the entry that an iid made, or None."""

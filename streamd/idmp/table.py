@@ -139,9 +139,14 @@ class IdmpTable(Windows):
             window = self._record_few(pid, self._few.get(pid), iid, entry_id)
             if window is None:
                 return
-        if not isinstance(window, IndexedWindow) and not few.fits(iid, entry_id):
-            window = self._larger[pid] = IndexedWindow(window.items(), has_odd=True)
         before = window.count
+        if not isinstance(window, IndexedWindow):
+            number = few.number_if_fits(iid, entry_id)
+            if number >= 0:
+                window.record(iid, number, self.maxsize)
+                self.iids_tracked += window.count - before
+                return
+            window = self._larger[pid] = IndexedWindow(window.items(), has_odd=True)
         window.record(iid, entry_id, self.maxsize)
         self._has_grown(pid, window, before)
 
@@ -174,9 +179,9 @@ class IdmpTable(Windows):
                     return None
                 if known_id >> 64 > now_ms - self.duration_s * 1000:
                     return known_id
-            elif few.fits(iid, entry_id):
+            elif (number := few.number_if_fits(iid, entry_id)) >= 0:
                 count = larger.count
-                number = larger.put(iid, few.number_of(entry_id), self.maxsize)
+                number = larger.put(iid, number, self.maxsize)
                 if number < 0:
                     self.iids_added += 1
                     self.iids_tracked += larger.count - count

@@ -418,9 +418,9 @@ GREATEST_OF_8_BYTES = (1 << 47) - 1 << 64 | (1 << 16) - 1
 )
 @pytest.mark.parametrize("iid", [b"a", b"\0" * 64, b"order-1"])
 def test_a_window_says_its_entry_id_whole(form, entry_id, is_small, iid):
-    assert few.fits(iid, entry_id) == is_small
+    assert few.number_if_fits(iid, entry_id) == (few.number_of(entry_id) if is_small else -1)
     assert (few.record(b"", iid, entry_id, 100) is not None) == is_small
-    assert not few.fits(iid + b"1" * 64, entry_id)
+    assert few.number_if_fits(iid + b"1" * 64, entry_id) == -1
     if is_small:
         assert few.entry_id_of(few.number_of(entry_id)) == entry_id
         assert few.number_of(entry_id) < 1 << 63

@@ -48,7 +48,7 @@ def test_every_step_leaves_what_a_dict_has(ring, maxsize, longest):
             iid = b"%d" % chance.randrange(2 * maxsize + 2)
             iid = iid.rjust(chance.choice([0, 0, longest]), b"-")
             if step < 0.5:  # (as from a journal: known iids come again, too)
-                window.record(iid, ms << 64 | 7, maxsize)
+                window.record(iid, ms << 16 | 7, maxsize)
                 model.pop(iid, None)
                 model[iid] = ms << 64 | 7
             elif step < 0.7:
@@ -77,7 +77,7 @@ def test_every_step_leaves_what_a_dict_has(ring, maxsize, longest):
                     del model[one]
             else:
                 window, other = window.copy(), window
-                other.record(b"other", 1 << 64, maxsize)
+                other.record(b"other", 1 << 16, maxsize)
             trim(model, maxsize)
             assert window.find(b"none") is None
             check(window, model)
