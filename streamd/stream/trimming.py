@@ -15,7 +15,9 @@ class Trim:
     approximate: remove whole nodes alone; limit: stop at the node with which more entries than that would be looked at
     and removed, 0 for no limit.
     references: `keep` or `delete` the groups' references; `acked` trims no entry that is still pending or unread. With
-    the last two entries go one by one, so that `approximate` changes nothing.
+    the last two entries go one by one, so that `approximate` changes nothing; but a trim to a length ends behind the
+    first node that may not go whole, even if none of its entries could go, as in Redis.
+    repeats: it does again what a journal tells, where nodes may end elsewhere: it ends at the length alone.
     """
 
     by: str
@@ -23,6 +25,7 @@ class Trim:
     approximate: bool
     limit: int
     references: str
+    repeats: bool = False
 
     def require(self, stream: Stream) -> None:
         """Return if trimming needs no wait for the disk. Raises: Absent."""
@@ -73,10 +76,12 @@ class Trim:
         wanted = len(log) - self.threshold if self.by == "maxlen" else len(log)
         end = self._end(stream)
         removed = start = 0
-        while removed < wanted and start <= end and (node := log.node_from(start)):
+        is_last = False
+        while not is_last and removed < wanted and start <= end and (node := log.node_from(start)):
             entries, last_id = node
             if self.limit and removed + entries > self.limit:
                 break
+            is_last = self.by == "maxlen" and len(log) - entries < self.threshold and not self.repeats
             ids = log.ids_between(start, min(end, last_id))
             start = last_id + 1
             if ids and self.references == "acked":

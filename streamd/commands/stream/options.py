@@ -217,7 +217,7 @@ def parse_append_options(
     if by is not None:
         if approximate and not limit_given and not recorded:
             limit = min(LIMIT_SEGMENTS * node_max_entries or LIMIT_ENTRIES_DEFAULT, LIMIT_ENTRIES_MAX)
-        options.trim = Trim(by, threshold, approximate, limit, options.references or "keep")
+        options.trim = Trim(by, threshold, approximate, limit, options.references or "keep", recorded)
     return options
 
 
