@@ -37,7 +37,6 @@ async def running(url, *, logs=(), shards=2, password_file=None, acl_file=None, 
     access = Access(password_file, acl_file)
     gateway = Gateway(Settings(url, found, access, limits or Limits(), **settings))
     await gateway.start()
-    gateway.clock_ahead_ms = 0  # the store's clock is this machine's; a slow answer would make it seem behind
     listening = await start(gateway.loop, Listeners(port=0), lambda kind, _: gateway.make_connection(kind))
     try:
         yield Running(gateway, int(listening.places[0][1].rpartition(":")[2]))
