@@ -41,7 +41,7 @@ class ColdList(SegmentList):
         self.is_queued = self.is_small = False
         self._gaps: set[int] = set()
         self._gap_follows = False
-        self._gap_until = 0
+        self._gap_until = -1
         self._account = blocks.account()
 
     def take(self, other: SegmentList) -> None:
