@@ -1,5 +1,9 @@
 """`python -m bench.stages`: what its shapes send is what they say."""
 
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from bench import stages
@@ -43,6 +47,17 @@ def test_a_row_has_a_figure_for_each_stage(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(stages, "REQUESTS", 100)
     monkeypatch.setattr("sys.argv", ["bench.stages", "--row", "1"])
     assert stages.main() == 0
-    decoding, rest, _journal = map(float, capsys.readouterr().out.split())
+    form, *figures = capsys.readouterr().out.split()
+    decoding, rest, _journal = map(float, figures)
+    assert form == "pure"
     assert decoding > 0
     assert decoding + rest > 0
+
+
+def test_a_row_of_another_form_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sources may hide the compiled package: then both columns would show the pure form."""
+    monkeypatch.setattr(stages, "COMPILED", Path(sys.executable))
+    monkeypatch.setattr(stages.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="pure 1.0 2.0 3.0\n"))
+    assert stages._figures_of("pure", 0) == [1, 2, 3]
+    with pytest.raises(SystemExit, match="runs the pure form"):
+        stages._figures_of("compiled", 0)
