@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
@@ -90,7 +91,9 @@ def main() -> int:
                 for some in _measured(part, kinds, arguments):
                     rows += some
                 minutes[part] = round((time.monotonic() - began) / 60, 1)
-    except KeyboardInterrupt:
+    except (Exception, KeyboardInterrupt) as error:
+        if not isinstance(error, KeyboardInterrupt):
+            traceback.print_exc()
         print("\ninterrupted: what was not measured again is of the table before, with its date")
         is_whole = False
     if not is_whole and not arguments.only:

@@ -60,7 +60,8 @@ class Connection:
 
     (It has no base: compiled, a class with an interpreted one looks up whatever it has by name.)
 
-    Reading stops while the client does not read its replies, and while it is blocked and keeps sending.
+    Reading stops while the client does not read its replies, and while it is blocked and keeps sending. It goes on if
+    such a client has taken no byte for a second and has sent more: it reads when it has sent all, as redis-py does.
 
     The end of input takes effect behind all requests that came before it: they are executed, whether the client can
     still read the replies (a half-closed connection) or not (a lost one). As in Redis a blocked client is disconnected
@@ -74,6 +75,7 @@ class Connection:
         "_limits",
         "_lost",
         "_paused_reading",
+        "_reads_on",
         "_server",
         "_taken_bytes",
         "_taken_ms",
@@ -84,6 +86,7 @@ class Connection:
     def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._paused_reading = False
+        self._reads_on = False  # though output waits: the client reads only when it has sent all
         self._closing = False
         self._ended = False
         self._lost = False
@@ -193,6 +196,7 @@ class Connection:
 
     def resume_writing(self) -> None:
         """The client has read: go on."""
+        self._reads_on = False
         if self._closing or self.client is None:
             return
         self.resume()
@@ -317,7 +321,7 @@ class Connection:
             self._transport.pause_reading()
 
     def _is_choked(self) -> bool:
-        return self._transport.get_write_buffer_size() > OUTPUT_PAUSE_BYTES
+        return not self._reads_on and self._transport.get_write_buffer_size() > OUTPUT_PAUSE_BYTES
 
     # -- the way out ----------------------------------------------------------------------------------------------
 
@@ -386,7 +390,7 @@ class Connection:
 
     def close_if_left(self, monotonic_ms: int) -> None:
         """Close a connection whose client is gone: no request for longer than `timeout`, blocked and disconnected, or
-        input ended and replies unread.
+        input ended and replies unread. Read on from a client that sends, and reads nothing meanwhile.
 
         While the server does not read from a client, it cannot see the end of input.
         """
@@ -395,9 +399,15 @@ class Connection:
             return
         if not (self._ended or self._closing or self._paused_reading):
             self._taken_bytes = -1
-        elif self._is_stalled() and (self._ended or self._closing or _has_hung_up(self._transport)):
-            log.warning("client-not-reading", "client %s closed: it does not read its last replies", client.address)
-            self.abort()
+        elif stalled_ms := self._stalled_ms():
+            is_last = self._ended or self._closing or _has_hung_up(self._transport)
+            if is_last and stalled_ms >= OUTPUT_STALLED_MS_MAX:
+                log.warning("client-not-reading", "client %s closed: it does not read its last replies", client.address)
+                self.abort()
+            elif not is_last and self._is_choked() and _has_sent(self._transport):
+                self._reads_on = True
+                self.resume()
+                self._server.end_turn()
         if self._closing:
             return
         if client.waiter is not None:
@@ -409,15 +419,15 @@ class Connection:
             log.info("client-idle", "closing idle client %s", client.address)
             self.kill()
 
-    def _is_stalled(self) -> bool:
-        """Return whether output waits of which the client has taken nothing for OUTPUT_STALLED_MS_MAX."""
+    def _stalled_ms(self) -> int:
+        """Return for how long, of looks one behind the other, the client has taken nothing of the output that waits."""
         assert self.client is not None
         now_ms = self._server.engine.clock.monotonic_us() // 1000
         waiting_bytes = self._transport.get_write_buffer_size()
         taken_bytes = self.client.bytes_out - waiting_bytes
         if not waiting_bytes or taken_bytes != self._taken_bytes:
             self._taken_bytes, self._taken_ms = taken_bytes, now_ms
-        return now_ms - self._taken_ms >= OUTPUT_STALLED_MS_MAX
+        return now_ms - self._taken_ms
 
     def abort(self) -> None:
         """Close at once, and drop unsent output."""
@@ -439,11 +449,20 @@ def _address(name: object) -> str:
 
 def _has_hung_up(transport: asyncio.Transport) -> bool:
     """Return whether the client has disconnected, though its last bytes are not read yet."""
+    return hasattr(select, "POLLRDHUP") and _is_set(transport, select.POLLRDHUP)
+
+
+def _has_sent(transport: asyncio.Transport) -> bool:
+    """Return whether there are bytes of the client that are not read yet."""
+    return _is_set(transport, select.POLLIN)
+
+
+def _is_set(transport: asyncio.Transport, event: int) -> bool:
     sock = transport.get_extra_info("socket")
-    if sock is None or not hasattr(select, "POLLRDHUP"):
+    if sock is None:
         return False
     poll = select.poll()
-    poll.register(sock.fileno(), select.POLLRDHUP)
+    poll.register(sock.fileno(), event)
     return bool(poll.poll(0))
 
 
