@@ -27,7 +27,8 @@ STREAM_MEMORY_MIN: Final = 16 * 1024 * 1024
 BEFORE_AUTH: Final = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024, authenticated=False)
 AUTHENTICATED: Final = RequestLimits()
 
-# A client that does not read is paused at OUTPUT_PAUSE_BYTES, and cut at OUTPUT_BYTES_MAX.
+# A client that does not read is paused at OUTPUT_PAUSE_BYTES, until it seems to read when it has sent all, and cut at
+# OUTPUT_BYTES_MAX.
 OUTPUT_PAUSE_BYTES: Final = 1 * MIB
 # A pipeline whose replies reach this is interrupted, so that they can leave.
 OUTPUT_TURN_BYTES: Final = 1 * MIB

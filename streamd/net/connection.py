@@ -459,7 +459,7 @@ def _has_sent(transport: asyncio.Transport) -> bool:
 
 def _is_set(transport: asyncio.Transport, event: int) -> bool:
     sock = transport.get_extra_info("socket")
-    if sock is None:
+    if sock is None or not hasattr(select, "poll"):
         return False
     poll = select.poll()
     poll.register(sock.fileno(), event)

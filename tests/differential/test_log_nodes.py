@@ -1,42 +1,28 @@
 """The log deletes and trims by nodes exactly as Redis 8.10.2 does."""
 
 import random
-import subprocess
 from itertools import starmap
 
 import pytest
 import redis
 
-from bench.ports import free_port
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.log.entry_log import Log
 from streamd.stream.wire.entry_encoder import encode_entry
-from tests.differential.redis_process import judge, needs_redis
+from tests.differential.redis_process import needs_redis, running_redis
 
 pytestmark = needs_redis
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    port = free_port()
-    options = f"--port {port} --bind 127.0.0.1 --appendonly no --stream-node-max-bytes 0 --save"
-    words = [str(judge()), *options.split()]
-    process = subprocess.Popen(
-        [*words, ""], cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    client = redis.Redis(port=port, protocol=2)
-    for command in ("XRANGE", "XREVRANGE"):
-        client.response_callbacks.pop(command)
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if b"Ready to accept connections" in line:
-                break
+    with (
+        running_redis(tmp_path_factory.mktemp("redis"), None, "--stream-node-max-bytes", "0") as port,
+        redis.Redis(port=port, protocol=2) as client,
+    ):
+        for command in ("XRANGE", "XREVRANGE"):
+            client.response_callbacks.pop(command)
         yield client
-    finally:
-        client.close()
-        process.kill()
-        process.communicate()
 
 
 def trim_words(strategy, threshold, approximate, limit):

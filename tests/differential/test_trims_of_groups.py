@@ -1,14 +1,12 @@
 """Trims that look at the groups take the entries that Redis 8.10.2 takes, and a journal repeats them in other nodes."""
 
 import random
-import subprocess
 
 import pytest
 import redis
 
-from bench.ports import free_port
 from streamd.durability.replay import Replay
-from tests.differential.redis_process import judge, needs_redis
+from tests.differential.redis_process import needs_redis, running_redis
 from tests.session import Session
 
 pytestmark = needs_redis
@@ -16,23 +14,9 @@ pytestmark = needs_redis
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    port = free_port()
-    words = [str(judge()), *f"--port {port} --bind 127.0.0.1 --appendonly no --save".split(), ""]
-    process = subprocess.Popen(
-        words, cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    client = redis.Redis(port=port, protocol=2)
-    client.response_callbacks.clear()
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if b"Ready to accept connections" in line:
-                break
+    with running_redis(tmp_path_factory.mktemp("redis")) as port, redis.Redis(port=port, protocol=2) as client:
+        client.response_callbacks.clear()
         yield client
-    finally:
-        client.close()
-        process.kill()
-        process.communicate()
 
 
 class Both:
