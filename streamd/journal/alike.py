@@ -37,15 +37,32 @@ class Shapes:
         if template is not None and template not in self._templates:
             self._templates.appendleft(template)
 
-    def columns_of_any(self, data: bytes) -> tuple[list[Column], int] | None:
-        """Return the same of bytes from elsewhere, also where no shape fits and the records have as many words."""
-        found = self.columns(data)
-        if found is not None:
-            return found
-        records, is_whole = bare_commands(data)
+    def columns_of_frame(self, body: bytes, select: bytes = b"") -> tuple[list[Column], int] | None:
+        """Return the same of the records of a frame, also where no shape fits and the records have as many words.
+
+        select: the SELECT in front of the first record, which may stand in front of others, too; empty without one.
+        Values may hold the same bytes. So a SELECT is left out only between two records: a shape or a parser tells
+        where these end.
+        """
+        parts = body.split(select) if select else [body]
+        data = b"".join(parts) if select else body
+        for template in self._templates:
+            size = template.size_bytes
+            # Records of this size fill each part if they fill all together. Then no part ends inside a record.
+            if len(data) < TOGETHER_MIN * size or any(len(part) % size for part in parts):
+                continue
+            alike = template.cut(data)
+            if alike is not None:
+                return alike.columns(), alike.count
+        records, is_whole = bare_commands(body)
+        size_bytes = len(body)
+        if select and is_whole:
+            count, selecting = len(records), records[0]
+            records = [words for words in records if words != selecting]
+            size_bytes -= (count - len(records)) * len(select)
         if not is_whole or not are_alike(records) or {*map(type, chain.from_iterable(records))} != {bytes}:
             return None
-        self.learn(records, len(data))
+        self.learn(records, size_bytes)
         return [*zip(*records)], len(records)  # noqa: B905 (checked)
 
 

@@ -89,13 +89,14 @@ class FrameApplier:
 
         (Clients with pipelines make such frames. A replica that took them entry by entry would not keep up.)
         """
-        db_index, data = 0, body
+        db_index, select = 0, b""
         selected = _SELECTED.match(body)
         if selected is not None and int(selected[1]) == len(selected[2]):
-            db_index, data = int(selected[2]), body.replace(selected[0], b"")  # each run of a frame may say it
-        if data.count(_XADD) < TOGETHER_MIN or db_index >= len(self._state.keyspace.databases):
+            db_index, select = int(selected[2]), selected[0]  # each run of a frame may say it
+        # (Values may have these bytes, too: then the frame is parsed for nothing.)
+        if body.count(_XADD) < TOGETHER_MIN or db_index >= len(self._state.keyspace.databases):
             return None
-        found = self._shapes.columns_of_any(data)
+        found = self._shapes.columns_of_frame(body, select)
         if found is None or not self._replay.take_columns(db_index, *found):
             return None
         columns, count = found
