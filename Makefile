@@ -10,7 +10,7 @@ MINUTES ?= 1
 SEEDS ?= 1000
 RUN := .venv/bin/python
 
-.PHONY: help chaos-commands properties cold-property cold-kills demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 notebook serve bench bench-long bench-proposal bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover demo-large failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
+.PHONY: help chaos-commands properties cold-property cold-kills demo demo-mqtt demo-topics topics-long mqtt-chaos mqtt-chaos-whole mqtt-long test test-spark40 test-spark41 test-spark42 notebook serve bench bench-long bench-proposal bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui mqtt newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions demo-failover demo-large failover check-deploy compiled test-compiled fuzz fuzz-compiled simulate pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -53,7 +53,7 @@ help:
 	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes;"
 	@echo "             ARGS=--report writes build/report.html instead: which lines mypyc could not make native"
 	@echo "make test-compiled   the tests that go over the wire, on that"
-	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
+	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own; or 41, 42"
 	@echo "make notebook   runs examples/orders.ipynb, topics.ipynb and mqtt.ipynb from top to bottom"
 	@echo "make examples   runs examples/*.py, one after the other; the tests run each, too"
 	@echo "make bench-long   all workloads, memory, what stays of it, growth, Spark; takes long"
@@ -171,7 +171,7 @@ failover: set-up
 	@$(if $(ARGS),,$(RUN) -m tests.failover --runs 12 --with producers,groups,spark)
 
 chaos-spark40: set-up
-	@$(RUN) scripts/spark40.py -m tests.spark.chaos $(ARGS)
+	@$(RUN) scripts/older_spark.py 40 -m tests.spark.chaos $(ARGS)
 
 chaos-commands: set-up
 	@$(RUN) -m pytest -m rare tests/spark/test_commands.py $(ARGS)
@@ -185,8 +185,8 @@ compiled: set-up-server
 test-compiled: set-up
 	@$(RUN) scripts/compiled.py test $(ARGS)
 
-test-spark40: set-up
-	@$(RUN) scripts/spark40.py $(ARGS)
+test-spark40 test-spark41 test-spark42: test-spark%: set-up
+	@$(RUN) scripts/older_spark.py $* $(ARGS)
 
 notebook: set-up
 	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
@@ -250,6 +250,6 @@ set-up-server:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh server
 
 clean:
-	rm -rf .venv .venv-compiled .venv-dist .venv-docs .venv-programs .venv-spark40 .java build dist ./*.egg-info
+	rm -rf .venv .venv-compiled .venv-dist .venv-docs .venv-programs .venv-spark4? .java build dist ./*.egg-info
 	rm -rf .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -54,9 +54,9 @@ class StreamdSource(DataSource):
 
     def reader(self, schema: StructType) -> "StreamdReader":
         self._check_not_bare()
-        from spark_source.reading.batch_reader import FilteringReader, StreamdReader
+        from spark_source.reading.batch_reader import StreamdReader
 
-        return (FilteringReader if self.parsed.read.filter_pushdown else StreamdReader)(self.parsed, schema)
+        return StreamdReader(self.parsed, schema)
 
     def streamReader(self, schema: StructType) -> "StreamdStreamReader":
         self._check_not_bare()

@@ -1,8 +1,7 @@
 """The batch reader: one pass over the streams as they are when the query is planned."""
 
 import re
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -19,13 +18,14 @@ from spark_source.settings.options import Options, ReadOptions
 from spark_source.values.schema import check_user_schema, raw_schema
 from spark_source.values.topic_schema import check_topic_schema
 
-try:
-    from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
-except ImportError:  # Spark 4.0 knows no filters; filterPushdown is refused there
-    Filter = None  # type: ignore[assignment,misc]
-
 if TYPE_CHECKING:
     import pyarrow as pa
+
+PUSHDOWN_WITHDRAWN = (
+    "filterPushdown=true is withdrawn, because it could give wrong answers: Spark plans a view or a DataFrame once, so "
+    "that its other queries would miss what the filters of one left out; take it out, and narrow the read with stream, "
+    "startingTimestamp, endingTimestamp, startingOffsets or endingOffsets"
+)
 
 FIRST_CONTACT_S = 5.0  # a batch query says soon that it cannot reach its server; a streaming query waits for `timeout`
 
@@ -120,12 +120,8 @@ class StreamdReader(RangeReader, DataSourceReader):
             raise OptionError("startingOffsets=latest leaves a batch read nothing: give earliest, JSON or leave it out")
         if options.read.ending == "earliest":
             raise OptionError("endingOffsets=earliest leaves a batch read nothing: give latest, JSON or leave it out")
-        self.only_streams: frozenset[str] | None = None
-        self.only_ids: tuple[str, ...] | None = None
-        self.id_from_ms: int | None = None
-        self.id_to_ms: int | None = None
-        self.from_ms: int | None = None
-        self.to_ms: int | None = None
+        if options.read.filter_pushdown:
+            raise OptionError(PUSHDOWN_WITHDRAWN)
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges to read, cut into even parts.
@@ -143,8 +139,7 @@ class StreamdReader(RangeReader, DataSourceReader):
         refuse_unread_streams(options, names)
         parts: list[Range] = []
         for name in names:
-            if self.only_streams is None or name in self.only_streams:
-                parts.extend(self._parts(name))
+            parts.extend(self._parts(name))
         return [InputPartition(part) for part in parts]
 
     def _parts(self, stream: str) -> list[Range]:
@@ -153,11 +148,6 @@ class StreamdReader(RangeReader, DataSourceReader):
             where = self.options.connection.endpoint
             raise StreamMissing(f"stream {stream} does not exist on {where}: check option stream")
         start, end = self._bounds(stream, info)
-        if self.only_ids is not None:
-            inside = sorted(
-                (one for one in self.only_ids if ids.parse(start) < ids.parse(one) <= ids.parse(end)), key=ids.parse
-            )
-            return [Range(stream, ids.before(one), one, 0) for one in inside]
         if ids.parse(start) >= ids.parse(end) or not info.length:
             return []
         sizes = PartSizes(self.read_options.entries_per_batch_partition, self.read_options.min_partitions)
@@ -173,16 +163,7 @@ class StreamdReader(RangeReader, DataSourceReader):
         """Return (start, end) of the wanted range, exclusive and inclusive."""
         options = self.read_options
         start = first_position(options.starting, options.starting_ms, stream, "earliest", info)
-        end = last_position(options, stream, info)
-        if _compares_as_text(info):
-            start = max(start, ids.before(f"{self.id_from_ms or 0}-0"), key=ids.parse)
-            if self.id_to_ms is not None:
-                end = min(end, f"{self.id_to_ms}-{ids.SEQ_MAX}", key=ids.parse)
-        if self.from_ms is not None:
-            start = max(start, ids.before(f"{self.from_ms}-0"), key=ids.parse)
-        if self.to_ms is not None:
-            end = min(end, f"{self.to_ms}-{ids.SEQ_MAX}", key=ids.parse)
-        return start, end
+        return start, last_position(options, stream, info)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return self.read_part(partition.value)
@@ -229,72 +210,3 @@ def refuse_unread_streams(options: ReadOptions, streams: list[str]) -> None:
         unread = sorted(set(named) - set(streams)) if isinstance(named, dict) else []
         if unread:
             raise OptionError(f"{option} names stream {unread[0]}, which is not read: add it to stream or take it out")
-
-
-class FilteringReader(StreamdReader):
-    """Takes filters too (filterPushdown=true). A separate class, because Spark refuses a reader with `pushFilters`
-    where its setting spark.sql.python.filterPushdown.enabled is off.
-    """
-
-    def __init__(self, options: Options, schema: StructType) -> None:
-        if Filter is None:
-            raise OptionError("filterPushdown=true needs Spark 4.1 or later: leave it out")
-        super().__init__(options, schema)
-
-    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
-        """Narrow the ranges by filters on stream, id and ts, and give every filter back: Spark applies them again. Of a
-        range on id only the milliseconds count, since Spark compares IDs as text.
-        """
-        raw = self.is_raw
-        stream, entry_id, moment = ("stream", "id", "ts") if raw else ("_stream", "_id", "_ts")
-        for one in filters:
-            column = getattr(one, "attribute", None)
-            if column == (stream,) and isinstance(one, (EqualTo, In)):
-                self._keep_streams(_wanted(one))
-            elif column == (entry_id,) and isinstance(one, (EqualTo, In)):
-                self._keep_ids(_wanted(one))
-            elif column == (entry_id,):
-                self._keep_id_range(one)
-            elif column == (moment,) and isinstance(getattr(one, "value", None), datetime):
-                self._keep_times(one)
-        return filters
-
-    def _keep_streams(self, names: list[object]) -> None:
-        kept = frozenset(str(name) for name in names)
-        self.only_streams = kept if self.only_streams is None else self.only_streams & kept
-
-    def _keep_ids(self, wanted: list[object]) -> None:
-        kept = tuple(str(one) for one in wanted if _is_id(one))
-        self.only_ids = kept if self.only_ids is None else tuple(one for one in self.only_ids if one in kept)
-
-    def _keep_id_range(self, one: "Filter") -> None:
-        ms = re.match(r"\d{13}", str(getattr(one, "value", "")))
-        if ms is None:
-            return
-        if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
-            self.id_from_ms = max(int(ms[0]), self.id_from_ms or 0)
-        if isinstance(one, (LessThan, LessThanOrEqual)):
-            self.id_to_ms = min(int(ms[0]), self.id_to_ms or int(ms[0]))
-
-    def _keep_times(self, one: "Filter") -> None:
-        ms = int(one.value.timestamp() * 1000)  # type: ignore[attr-defined]
-        if isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual)):
-            self.from_ms = max(ms, self.from_ms or 0, 0)
-        if isinstance(one, (EqualTo, LessThan, LessThanOrEqual)):
-            self.to_ms = max(0, ms) if self.to_ms is None else min(max(0, ms), self.to_ms)
-
-
-def _compares_as_text(info: StreamInfo) -> bool:
-    """Return whether all IDs of a stream have milliseconds of 13 digits, as from 2001 to 2286, so that their order is
-    the same as text and as numbers."""
-    return all(len(one.partition("-")[0]) == 13 for one in (info.first or info.last, info.last))
-
-
-def _wanted(one: "Filter") -> list[object]:
-    value = one.value  # type: ignore[attr-defined]
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _is_id(value: object) -> bool:
-    ms, dash, seq = str(value).partition("-")
-    return bool(dash) and ms.isdecimal() and seq.isdecimal()

@@ -152,10 +152,3 @@ def test_the_listener_and_the_group_work_without_a_latest_offset(
 
     assert [sink.rows for figures in shown for sink in figures.sinks] == [ENTRIES, 10]
     assert [group["name"] for group in filled.xinfo_groups("in")] == [b"spark"]
-
-
-def test_filters_cannot_be_pushed_down(spark: SparkSession, filled: redis.Redis, streamd_port: int) -> None:
-    reader = spark.read.format("streamd").options(port=streamd_port, stream="in", filterPushdown="true")
-
-    with pytest.raises(Exception, match=r"filterPushdown=true needs Spark 4\.1"):
-        reader.load().count()

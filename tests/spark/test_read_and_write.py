@@ -75,24 +75,6 @@ def test_sql_finds_the_source_by_its_name(spark: SparkSession, filled: redis.Red
     assert spark.sql("SELECT count(*) FROM v").first()[0] == 1000
 
 
-def test_filters_narrow_what_is_read(spark: SparkSession, filled: redis.Redis, streamd_port: int) -> None:
-    names = [entry_id.decode() for entry_id, _ in filled.xrange("in")]
-    everything = load(spark, streamd_port, stream="in,other", filterPushdown=True, entriesPerPartition=100)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        one = everything.where(f"id = '{names[7]}'")
-        assert [row.id for row in one.select("id").collect()] == [names[7]]
-        assert one.rdd.getNumPartitions() == 1
-        assert everything.where("stream = 'other'").rdd.getNumPartitions() == 1
-        old = everything.where("ts < timestamp'2024-01-01'")
-        assert (old.count(), old.rdd.getNumPartitions()) == (1, 1)
-        assert everything.where(f"id >= '{names[990]}' AND stream = 'in'").count() == sum(
-            n >= names[990] for n in names
-        )
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-
 def test_errors_are_one_line_that_says_what_to_do(spark: SparkSession, filled: redis.Redis, streamd_port: int) -> None:
     def read(**options):
         return lambda: load(spark, **{"port": streamd_port, **options}).count()

@@ -1,4 +1,4 @@
-"""SQL, Spark Connect, filters, and the triggers and threads that Spark does not give a Python source."""
+"""SQL, Spark Connect, and the triggers and threads that Spark does not give a Python source."""
 
 import importlib.util
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 import redis
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.spark.sessions import ROOT, copy, fill, read_stream
 from tests.spark.test_read_and_write import error_of
@@ -74,61 +74,6 @@ def test_spark_connect(streamd: redis.Redis, streamd_port: int, tmp_path: Path) 
     assert (seen["total"], seen["counted"]) == (4950, 100)
     assert seen["latest"]["in"]["lag"] == 0
     assert streamd.xlen("out") == 100
-
-
-@pytest.fixture
-def pushing(spark: SparkSession) -> SparkSession:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    yield spark
-    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-
-def load(spark: SparkSession, port: int, **options: object) -> DataFrame:
-    given = {"port": port, "stream": "in", "filterPushdown": True, "entriesPerPartition": 10, **options}
-    return spark.read.format("streamd").options(**given).load()
-
-
-needs_filters = pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="filters came with Spark 4.1")
-
-
-@needs_filters
-def test_ranges_of_ids_narrow_what_is_read_and_say_the_same_as_without(
-    pushing: SparkSession, streamd: redis.Redis, streamd_port: int
-) -> None:
-    for n in range(100):
-        streamd.xadd("in", {"n": n}, id=f"{1_700_000_000_000 + n // 10}-{n % 10 * 7}")
-    whole = load(pushing, streamd_port, filterPushdown=False, entriesPerPartition=100)
-    everything, narrowed = pushing.createDataFrame(whole.select("id").collect()), load(pushing, streamd_port)
-
-    for condition, parts in (
-        ("id >= '1700000000005-14'", 5),
-        ("id > '1700000000008-0' AND id < '1700000000008-9'", 1),
-        ("id <= '1700000000001'", 2),
-        ("id BETWEEN '1700000000002-0' AND '1700000000003-9'", 2),
-        ("id > '9'", 10),
-        ("id > '17000000000050'", 5),
-    ):
-        rows = narrowed.where(condition)
-        assert rows.rdd.getNumPartitions() == parts, condition
-        assert sorted(rows.select("id").collect()) == sorted(everything.where(condition).select("id").collect()), (
-            condition
-        )
-
-
-@needs_filters
-def test_ids_with_fewer_digits_are_all_read(pushing: SparkSession, streamd: redis.Redis, streamd_port: int) -> None:
-    for entry_id in ("5-0", "999-3", "1700000000000-0", "1700000000001-0"):
-        streamd.xadd("in", {"n": 1}, id=entry_id)
-
-    found = load(pushing, streamd_port).where("id >= '1700000000001-0'").collect()
-    assert [row.id for row in found] == ["5-0", "999-3", "1700000000001-0"], "as text, which is Spark's order"
-
-
-@needs_filters
-def test_spark_says_which_setting_filters_need(spark: SparkSession, streamd: redis.Redis, streamd_port: int) -> None:
-    fill(streamd, 3)
-    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
-        load(spark, streamd_port).where("id > '1'").collect()
 
 
 @pytest.mark.parametrize(("trigger", "said"), [("continuous", "continuous processing"), ("realTime", "Real-[tT]ime")])
