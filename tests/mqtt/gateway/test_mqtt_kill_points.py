@@ -305,3 +305,25 @@ def test_before_pubcomp_of_a_receiver(store, is_finished):
             await finish_all(place, receiver, [b"x", b"y"])
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_amid_the_retained_messages_of_a_subscription(store, qos):
+    few_at_once = {**LASTING, Property.RECEIVE_MAXIMUM: 20}
+    names = [b"r/%03d" % number for number in range(600)]
+
+    async def main():
+        async with Place(store) as place:
+            publisher = await connect(place.gateway.port, "publisher")
+            for name in names:
+                await publisher.publish(name, b"x", qos, retain=True)
+            device = await connect(place.gateway.port, "device", False, properties=few_at_once)
+            await device.subscribe(p.Subscription("r/+", qos))
+            got = {(await device.receive()).topic for _ in range(100)}
+            await place.restart()
+            device = await connect(place.gateway.port, "device", False, properties=few_at_once)
+            assert device.connack.session_present
+            while len(got) < len(names):
+                got.add((await device.receive()).topic)
+
+    asyncio.run(main())

@@ -1,12 +1,16 @@
 """Retained messages that wait for room: newer ones, and rights that were taken away, come before them."""
 
 import asyncio
+import json
 
 import pytest
+import redis.asyncio
 
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
-from tests.mqtt.gateway.in_process import connect, running
+from tests.mqtt.gateway.in_process import WAIT_S, connect, data_key_of, put_record, running
+
+LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000, Property.RECEIVE_MAXIMUM: 5}
 
 
 async def _with_one_in_flight(gateway):
@@ -172,5 +176,121 @@ def test_more_retained_messages_than_a_turn_looks_at_all_come(streamd_store):
             await reader.subscribe(p.Subscription("#", 0))
             assert len({(await reader.receive()).topic for _ in range(4_500)}) == 4_500
             assert not await reader.quiet()
+
+    asyncio.run(main())
+
+
+async def _published(gateway, names):
+    publisher = await connect(gateway.port, "publisher")
+    for name in names:
+        await publisher.publish(name, b"old", 2, retain=True)
+    await publisher.disconnect()
+
+
+async def _rest(gateway, reader):
+    """Return the messages that come, until none waits."""
+    found = []
+    session = gateway.clients["d"]
+    async with asyncio.timeout(WAIT_S):
+        while (got := await reader.quiet()) or session.retained or session.outgoing:
+            for one in got:
+                if type(one) is p.Publish:
+                    found.append(one)
+                    reader.acknowledge(one)
+                else:
+                    assert type(one) is p.Pubrel
+                    reader.send(p.Pubcomp(one.packet_id))
+    return found
+
+
+@pytest.mark.interpreted(reason="what is told is not heard")
+@pytest.mark.parametrize("got_before", [0, 1, 23, 59, 60])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_gateway_that_writes_no_last_note_has_lost_none_of_the_retained_messages_that_wait(
+    store, monkeypatch, qos, got_before
+):
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.handing_over._PATIENCE_S", 0)
+    names = [b"t/%02d" % number for number in range(60)]
+
+    async def main():
+        async with running(store) as one, running(store) as other, redis.asyncio.Redis.from_url(store) as client:
+            one.handing_over._do = lambda said: None
+            await _published(one, names)
+            reader = await connect(one.port, "d", False, properties=LASTING)
+            await reader.subscribe(p.Subscription("t/+", qos, retain_handling=1))
+            got = [(await reader.receive()).topic for _ in range(got_before)]
+            again = await connect(other.port, "d", False, properties=LASTING)
+            assert again.connack.session_present
+            rest = await _rest(other, again)
+            assert {*got, *(one.topic for one in rest)} == {*names}
+            if qos == 2:
+                new = [one.topic for one in rest if not one.dup]
+                assert len({*got, *new}) == len(got) + len(new)
+            # What has come is no longer in the record, and does not come again.
+            async with asyncio.timeout(WAIT_S):
+                while any(name.startswith(b"w ") for name in await client.hkeys(await data_key_of(client, "d"))):
+                    await asyncio.sleep(0)
+            await again.disconnect()
+            again = await connect(other.port, "d", False, properties=LASTING)
+            assert await _rest(other, again) == []
+
+    asyncio.run(main())
+
+
+def test_what_waits_is_written_only_where_something_is_retained_and_goes_with_its_subscription(store):
+    async def main():
+        async with running(store) as gateway, redis.asyncio.Redis.from_url(store) as client:
+
+            async def noted():
+                return {one async for one, _ in client.hscan_iter(await data_key_of(client, "d"), "w *")}
+
+            await _published(gateway, [b"t/%d" % number for number in range(7)])
+            reader = await connect(gateway.port, "d", False, properties=LASTING)
+            await reader.subscribe(*[p.Subscription(one, 1) for one in ("t/+", "nothing/#", "t/#", "t/#")])
+            assert await noted() == {b"w t/+", b"w t/#"}
+            reader.send(p.Unsubscribe(9, ("t/+",)))
+            while type(await reader.packet()) is not p.Unsuback:
+                pass
+            assert await noted() == {b"w t/#"}
+
+    asyncio.run(main())
+
+
+def test_a_subscription_that_the_store_refuses_leaves_what_waited_before(store):
+    async def main():
+        async with running(store) as gateway, redis.asyncio.Redis.from_url(store) as client:
+            names = [b"t/%d" % number for number in range(9)]
+            await _published(gateway, names)
+            reader = await connect(gateway.port, "d", False, properties=LASTING)
+            await reader.subscribe(p.Subscription("t/+", 1))
+            got = [await reader.receive(acknowledges=False) for _ in range(5)]
+            await client.config_set("maxmemory", "1")
+            try:
+                assert (await reader.subscribe(p.Subscription("t/+", 1), p.Subscription("#", 1))).reasons[0] >= 0x80
+            finally:
+                await client.config_set("maxmemory", "0")
+            for one in got:
+                reader.acknowledge(one)
+            assert sorted([*(one.topic for one in got), *(one.topic for one in await _rest(gateway, reader))]) == names
+
+    asyncio.run(main())
+
+
+def test_what_waited_by_a_record_of_an_earlier_version_comes(store):
+    async def main():
+        async with running(store) as gateway, redis.asyncio.Redis.from_url(store) as client:
+            names = [b"t/%d" % number for number in range(9)]
+            await _published(gateway, names)
+            since = {name: position.to_text() for name, position in gateway.retained.positions().items()}
+            waiting = [["t/+", 1, None, since, "t/3"], ["ended/+", 1, None, since, None]]
+            fields = {"version": 2, "uid": "u", "expiry_s": 1_000, "s t/+": '{"qos":1}', "waiting": json.dumps(waiting)}
+            await put_record(client, "d", fields)
+            reader = await connect(gateway.port, "d", False, properties=LASTING)
+            assert [one.topic for one in await _rest(gateway, reader)] == names[4:]
+            async with asyncio.timeout(WAIT_S):
+                while await client.hexists(await data_key_of(client, "d"), "waiting"):
+                    await asyncio.sleep(0)
+            await reader.disconnect()
+            assert await _rest(gateway, await connect(gateway.port, "d", False, properties=LASTING)) == []
 
     asyncio.run(main())

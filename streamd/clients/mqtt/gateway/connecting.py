@@ -32,6 +32,7 @@ from streamd.clients.mqtt.store.records import (
     parse_record,
     removal,
     user_key,
+    waiting_fields,
     will_to_text,
 )
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
@@ -298,6 +299,10 @@ class Connecting:
             words += ["will", will_to_text(record.will), "will_name", record.will_name]
         else:
             gone += ["will", "will_name"]
+        if record.has_old_waiting:
+            gone.append("waiting")
+            for one in record.waiting.values():
+                words += waiting_fields(one)
         session.is_application = gateway.packing.takes(packet, session)
         if session.is_application:
             words += ["kind", APPLICATION]
@@ -337,7 +342,9 @@ class Connecting:
             outgoing.drop(packet_id)
         session.resending = entries
         session.noted_positions = dict(record.positions)
-        session.retained = deque(record.waiting) if record.waiting else None
+        if record.waiting:
+            session.retained = deque(record.waiting.values())
+            session.noted_waiting = {filter: (one, one.place) for filter, one in record.waiting.items()}
         for name, replay in gateway.delivery.replays.items():
             position = record.positions.get(name)
             # (It may be ahead: the tail of another gateway had come further.)

@@ -336,11 +336,14 @@ class Delivery:
         connection = session.connection
         if connection is None or (session.resending is not None and not self._resend(session)):
             return
-        while session.retained:
+        while session.retained and session.retained[0].is_begun:
             if not self._send_waiting(session, session.retained[0]):
                 return
             session.retained.popleft()
-        session.retained = None
+            if session.noted_waiting and not session.is_dirty:
+                self._note(session)
+        if not session.retained:
+            session.retained = None
         if session.cursors is not None:
             for cursor in list(session.cursors.values()):
                 self._advance(cursor)

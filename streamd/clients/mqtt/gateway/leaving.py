@@ -19,7 +19,6 @@ from streamd.clients.mqtt.store.records import (
     resting,
     taking,
     taking_over,
-    waiting_to_text,
 )
 from streamd.clients.topics.drivers import run_async
 
@@ -87,10 +86,6 @@ class Leaving:
                 commands.append(("ZADD", WILLS, will_ms, session.client_id))
             elif session.will is not None:
                 gone += ["will", "will_name"]
-            if waiting := [one for one in session.retained or () if one.qos]:
-                words += ["waiting", waiting_to_text(waiting)]
-            else:
-                gone.append("waiting")
             commands += indexing(session.client_id, ends_ms, is_application=session.is_application)
             changes += [words, *([("HDEL", key, *gone)] if gone else [])]
             if session.storing:

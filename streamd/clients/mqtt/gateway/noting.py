@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from streamd.clients.mqtt.gateway.packing import retries_of
 from streamd.clients.mqtt.gateway.session import Session
@@ -12,13 +12,24 @@ from streamd.clients.mqtt.gateway.unwritten import Unwritten
 from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.store.link import Link, Words, encode
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import flying_text, retries_to_text
+from streamd.clients.mqtt.store.records import Waiting, flying_text, retries_to_text, waiting_field, waiting_fields
 
 # A record of QoS 1 is at most so old: after a kill a client gets what it got in this time again.
 _LATER_S: Final = 1.0
 _PACKS_LATER_S: Final = 0.1  # of applications
 _UNKNOWN: Final = -1  # in the place of a number: nobody knows what the record has
-Noted = dict[int, tuple[int, State]]
+
+
+class Noted(NamedTuple):
+    """What a record has, before it is changed: the messages in flight, and the retained ones that wait."""
+
+    in_flight: dict[int, tuple[int, State]]
+    waiting: dict[str, tuple[Waiting, bytes | None] | None]
+
+
+def noted_of(session: Session) -> Noted:
+    """Return what the record of a session has."""
+    return Noted(session.noted or {}, session.noted_waiting or {})
 
 
 class Noting:
@@ -69,14 +80,14 @@ class Noting:
                 session.flushing = deque()
             count = len(session.held) - sum(session.flushing)
             session.flushing.append(count)
-            before = session.noted
+            before = noted_of(session)
             commands = [*self.changes(session), session.look]
             packed = b"".join(encode(one) for one in commands)
             done = partial(self._written, session, session.connection, commands, before)
             self._link.send(packed, len(commands), done)
 
     def _written(
-        self, session: Session, connection: object, commands: list[Words], before: Noted | None, replies: list[Any]
+        self, session: Session, connection: object, commands: list[Words], before: Noted, replies: list[Any]
     ) -> None:
         if self.is_lost(session, replies[-1]):
             return
@@ -117,7 +128,7 @@ class Noting:
         for session in sessions:
             if session.is_ended or session.connection is None:
                 continue
-            before = session.noted
+            before = noted_of(session)
             commands = self.changes(session)
             if not commands:
                 continue
@@ -128,9 +139,7 @@ class Noting:
         if count:
             self._link.send(b"".join(packed), count, partial(self._written_later, parts))
 
-    def _written_later(
-        self, parts: Sequence[tuple[Session, object, list[Words], Noted | None]], replies: list[Any]
-    ) -> None:
+    def _written_later(self, parts: Sequence[tuple[Session, object, list[Words], Noted]], replies: list[Any]) -> None:
         at = 0
         for session, connection, commands, before in parts:
             if self.is_lost(session, replies[at + len(commands) - 1]):
@@ -141,7 +150,7 @@ class Noting:
                     self.note(session)
             at += len(commands)
 
-    def refused(self, session: Session, connection: object, commands: list[Words], before: Noted | None) -> None:
+    def refused(self, session: Session, connection: object, commands: list[Words], before: Noted) -> None:
         """Write all of a record anew, as the store has refused changes to it; before: what it had before them."""
         if session.is_ended:
             return
@@ -150,9 +159,10 @@ class Noting:
                 kept = [one for one in commands if one != session.look]
                 self._unwritten.keep(session.client_id, session.pointer, kept)
             return
-        found = {**(before or {}), **(session.noted or {})}
+        found = {**before.in_flight, **(session.noted or {})}
         session.noted = {packet_id: (_UNKNOWN, state) for packet_id, (_, state) in found.items()} or None
         session.noted_positions = session.noted_retries = None
+        session.noted_waiting = dict.fromkeys([*before.waiting, *(session.noted_waiting or ())], None) or None
 
     def is_lost(self, session: Session, whose: Any) -> bool:
         """Return whether another gateway has taken a session; whose: the answer to its `look`."""
@@ -166,9 +176,9 @@ class Noting:
         return False
 
     def changes(self, session: Session, positions: dict[str, Position] | None = None) -> list[Words]:
-        """Return the commands that bring a record up to date: positions and messages in flight.
+        """Return the commands that bring a record up to date: positions, messages in flight, retained ones that wait.
 
-        The position moves together with what was sent up to it, so that nothing is lost between them.
+        The positions move together with what was sent up to them, so that nothing is lost between them.
         """
         session.is_dirty = False
         outgoing = session.outgoing
@@ -195,11 +205,36 @@ class Noting:
             present[sent.packet_id] = number, sent.state
             if noted.get(sent.packet_id) != (number, sent.state):
                 words += [f"i {sent.packet_id}", flying_text(number, sent)]
-        gone = [packet_id for packet_id in noted if packet_id not in present]
+        gone = [f"i {packet_id}" for packet_id in noted if packet_id not in present]
         session.noted = present or None
+        if session.retained or session.noted_waiting:
+            waiting, done = _waiting_changes(session)
+            words += waiting
+            gone += done
         if session.numbers is not None:
             session.numbers = {one: number for one, number in session.numbers.items() if one in present} or None
         commands: list[Words] = [words] if len(words) > 4 or gone else []
         if gone:
-            commands.append(("HDEL", key, *(f"i {one}" for one in gone)))
+            commands.append(("HDEL", key, *gone))
         return commands
+
+
+def _waiting_changes(session: Session) -> tuple[list[str], list[str]]:
+    """Return the changed fields, each with its text, of retained messages that wait; and the fields to remove."""
+    noted = session.noted_waiting or {}
+    present: dict[str, tuple[Waiting, bytes | None] | None] = {}
+    words: list[str] = []
+    for waiting in session.retained or ():
+        if not waiting.qos:  # they do not wait for a client that is away
+            continue
+        known = noted.get(waiting.filter)
+        if known is not None and known[0] is waiting and known[1] == waiting.place:
+            present[waiting.filter] = known
+        else:
+            present[waiting.filter] = waiting, waiting.place
+            words += waiting_fields(waiting)
+    gone = [waiting_field(filter) for filter in noted if filter not in present]
+    for field in gone:  # together with what was sent; the field itself is removed by a command of its own
+        words += [field, ""]
+    session.noted_waiting = present or None
+    return words, gone

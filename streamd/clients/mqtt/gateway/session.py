@@ -121,6 +121,7 @@ class Session:
         "noted",
         "noted_positions",
         "noted_retries",
+        "noted_waiting",
         "numbers",
         "outgoing",
         "pack",
@@ -157,6 +158,8 @@ class Session:
         self.noted: dict[int, tuple[int, State]] | None = None
         self.noted_positions: dict[str, Position] | None = None
         self.noted_retries: dict[str, int] | None = record.retries or _NO_RETRIES
+        # By filter, the retained messages that wait in the record, and their place there; None if nobody knows it.
+        self.noted_waiting: dict[str, tuple[Waiting, bytes | None] | None] | None = None
         self.is_recorded = self.has_record = False
         self.is_application = record.is_application
         self.is_dirty = False

@@ -17,7 +17,7 @@ import redis.asyncio
 from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.delivering import Target
-from streamd.clients.mqtt.gateway.noting import Noted
+from streamd.clients.mqtt.gateway.noting import Noted, noted_of
 from streamd.clients.mqtt.gateway.share_ends import check_member
 from streamd.clients.mqtt.gateway.share_groups import Group
 from streamd.clients.mqtt.gateway.share_leases import LeasedPart
@@ -446,7 +446,7 @@ class Shares:
         items = self._begun.pop(session)
         # When the client is gone meanwhile, the record was written with its position of then.
         is_here = session.is_recorded and session.connection is connection
-        noted = session.noted
+        noted = noted_of(session)
         commands = self.gateway.noting.changes(session) if is_here else []
         self._spawn(self._send_begun(session, connection, items, commands, noted))
 
@@ -456,7 +456,7 @@ class Shares:
         connection: Connection | None,
         items: list[tuple[Shared, bytes]],
         commands: list[Words],
-        noted: Noted | None,
+        noted: Noted,
     ) -> None:
         gateway = self.gateway
         replies = await gateway.link.ask(*commands) if commands else []

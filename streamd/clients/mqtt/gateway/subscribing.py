@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -11,9 +12,10 @@ from streamd.clients.mqtt.codec.names import share_of
 from streamd.clients.mqtt.codec.packets import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.noting import noted_of
 from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.positions import Position, furthest
-from streamd.clients.mqtt.store.records import Subscribed, Waiting
+from streamd.clients.mqtt.store.records import Subscribed, Waiting, waiting_field
 from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
 
 if TYPE_CHECKING:
@@ -114,13 +116,12 @@ class Subscribing:
         plain = [new for one, new, _ in added if not _is_shared(one)]
         before = self._set_back(session, start, plain) if start is not None and plain else {}
         text = "; ".join(dict.fromkeys(texts))
-        # What is retained until now; what comes from now on comes by the subscription.
-        began = gateway.retained.positions()
-        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added, began)
+        waiting, replaced = self._await_retained(session, added)
+        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added, waiting)
         if not session.has_record or not added:
             done()
             return
-        noted = session.noted
+        noted = noted_of(session)
         changes = gateway.noting.changes(session) if session.is_recorded else []
         new = {id(one_subscribed) for _, one_subscribed, _ in added}
         words: list[bytes | str | int] = []
@@ -139,6 +140,7 @@ class Subscribing:
             refusal = replies[0] if isinstance(replies[0], Exception) else None
             if refusal is not None:
                 self._take_back(connection, session, added, before)
+                session.retained = deque([*replaced, *(one for one in session.retained or () if one not in waiting)])
             done(refusal)
 
         gateway.link.send(b"".join(encode(one) for one in commands), len(commands), written)
@@ -226,7 +228,7 @@ class Subscribing:
         reasons: tuple[int, ...],
         text: str,
         added: list[Added],
-        began: dict[str, Position],
+        waiting: list[Waiting],
         refusal: Exception | None = None,
     ) -> None:
         gateway = self._gateway
@@ -238,20 +240,35 @@ class Subscribing:
             added = []
             gateway.log_fault(connection, f"the store refused a subscription: {refusal}")
         self._answer(connection, packet_id, reasons, text)
-        for one, subscribed, old in added:
+        for one, subscribed, _ in added:
             if _is_shared(one):
                 gateway.shares.join(session, subscribed)
-            elif one.retain_handling == 0 or (one.retain_handling == 1 and old is None):
-                self._wait_for_retained(session, subscribed, began)
+        for one_waiting in waiting:
+            one_waiting.is_begun = True
         if session.connection is connection:
             gateway.delivery.pump(session)
         connection.go_on()
 
-    def _wait_for_retained(self, session: Session, subscribed: Subscribed, began: dict[str, Position]) -> None:
-        _forget_waiting(session, subscribed.filter)
-        if session.retained is None:
-            session.retained = deque()
-        session.retained.append(Waiting(subscribed.filter, subscribed.qos, subscribed.identifier, began))
+    def _await_retained(self, session: Session, added: list[Added]) -> tuple[list[Waiting], list[Waiting]]:
+        """Let what is retained until now wait for its SUBACK. What comes from now on comes by the subscription.
+
+        Returns what waits, and what waited for older subscriptions with the same filters.
+        """
+        retained = self._gateway.retained
+        began = retained.positions()
+        found: dict[str, Waiting] = {}
+        replaced: list[Waiting] = []
+        for one, new, old in added:
+            if _is_shared(one) or not (one.retain_handling == 0 or (one.retain_handling == 1 and old is None)):
+                continue
+            replaced += _forget_waiting(session, new.filter)
+            found.pop(new.filter, None)
+            waiting = Waiting(new.filter, new.qos, new.identifier, began, is_begun=False)
+            if next(retained.waiting(waiting), None) is not None:
+                found[new.filter] = waiting
+        if found:
+            session.retained = deque([*(session.retained or ()), *found.values()])
+        return list(found.values()), replaced
 
     def _answer(self, connection: Connection, packet_id: int, reasons: tuple[int, ...], text: str) -> None:
         if connection.version < 5:
@@ -272,7 +289,7 @@ class Subscribing:
                 gone[text] = None
         done = partial(self._unsubscribed, connection, session, packet.packet_id, tuple(reasons), list(gone))
         if session.has_record and gone:
-            words = ("HDEL", session.key, *(f"s {one}" for one in gone))
+            words = ("HDEL", session.key, *_fields_of(gone))
             self._gateway.link.send(encode(words) + encode(session.look), 2, done)
         else:
             done([])
@@ -320,7 +337,7 @@ class Subscribing:
             assert session.connection is not None
             self._gateway.log_refusal(session.connection, text.encode(), "the subscription is no longer allowed")
         if gone and session.has_record:
-            self._gateway.tell_store([("HDEL", session.key, *(f"s {one}" for one in gone))])
+            self._gateway.tell_store([("HDEL", session.key, *_fields_of(gone))])
 
     async def _positions(self, start: str) -> dict[str, Position]:
         """Return the position of a start in each log. Raises: ValueError."""
@@ -347,10 +364,17 @@ def _is_shared(one: Subscription) -> bool:
     return share_of(one.filter)[0] is not None
 
 
-def _forget_waiting(session: Session, filter: str) -> None:
-    """Send no more retained messages for a subscription that has ended, or was made anew."""
-    if session.retained:
-        session.retained = deque(one for one in session.retained if one.filter != filter)
+def _fields_of(filters: Iterable[str]) -> list[str]:
+    """Return the fields of a record that subscriptions have."""
+    return [field for one in filters for field in (f"s {one}", waiting_field(one))]
+
+
+def _forget_waiting(session: Session, filter: str) -> list[Waiting]:
+    """Send no more retained messages for a subscription that has ended, or was made anew; return what waited."""
+    gone = [one for one in session.retained or () if one.filter == filter]
+    if gone:
+        session.retained = deque(one for one in session.retained or () if one.filter != filter)
+    return gone
 
 
 def _start_ms(start: str) -> int:

@@ -21,7 +21,8 @@ will, will_name  the message to publish, in JSON; the name under which it is sto
 will_ms          when to publish it, if the connection has ended
 lost_ms          when the session was taken up from a gateway that had ended without a word
 s <filter>       a subscription, in JSON
-waiting          the new subscriptions that have not got all retained messages when a connection ends, in JSON
+w <filter>       the retained messages that a subscription is still to get, in JSON; empty when it has got all
+waiting          the same of all subscriptions, as earlier versions wrote it when a connection ended
 at <log>         the position in a log
 retries          of an application: how often its packs in flight were sent again, in JSON by shared subscription, with
                  an empty name for its own subscriptions
@@ -103,7 +104,7 @@ class Waiting:
     """The retained messages that a new subscription is still to get.
 
     since: where it began, by log; what is newer comes from the log. place: the topic of the last one that it got.
-    qos_min: those of a lower QoS do not wait for a client that is away.
+    qos_min: those of a lower QoS do not wait for a client that is away. is_begun: its SUBACK has been sent.
     """
 
     filter: str
@@ -112,6 +113,7 @@ class Waiting:
     since: dict[str, Position]
     place: bytes | None = None
     qos_min: int = 0
+    is_begun: bool = True
 
     def takes(self, entry: Stored) -> bool:
         """Return whether a retained message is one of them."""
@@ -172,7 +174,8 @@ class Record:
     positions: dict[str, Position] = field(default_factory=dict)
     in_flight: list[Sent[Flying]] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    has_old_waiting: bool = False  # an earlier version wrote some of these
     retries: dict[str, int] = field(default_factory=dict)
     is_application: bool = False
 
@@ -226,7 +229,8 @@ def parse_record(client_id: str, found: Found) -> Record | None:
     )
     record.is_application = fields.get(b"kind") == APPLICATION.encode()
     if b"waiting" in fields:
-        record.waiting = _waiting_from_text(fields[b"waiting"])
+        record.has_old_waiting = True
+        record.waiting = {filter: _waiting_of(filter, said) for filter, *said in json.loads(fields[b"waiting"])}
     if b"retries" in fields:
         record.retries = json.loads(fields[b"retries"])
     flying: list[tuple[int, Sent[Flying]]] = []
@@ -239,6 +243,10 @@ def parse_record(client_id: str, found: Found) -> Record | None:
             record.positions[rest.decode()] = Position.from_text(value.decode())
         elif kind == b"i":
             flying.append(_flying_of(int(rest), value.decode()))
+        elif kind == b"w" and value:
+            text = rest.decode()
+            record.waiting[text] = _waiting_of(text, json.loads(value))
+    record.waiting = {filter: one for filter, one in record.waiting.items() if filter in record.subscriptions}
     record.in_flight = [one for _, one in sorted(flying, key=lambda pair: pair[0])]
     record.numbers = {one.packet_id: number for number, one in flying}
     return record
@@ -264,27 +272,23 @@ def retries_to_text(retries: dict[str, int]) -> str:
     return json.dumps(retries, ensure_ascii=False, separators=(",", ":"))
 
 
-def waiting_to_text(waiting: list[Waiting]) -> str:
-    """Return the text of the subscriptions that are still to get retained messages."""
-    said = [
-        (
-            one.filter,
-            one.qos,
-            one.identifier,
-            {name: position.to_text() for name, position in one.since.items()},
-            None if one.place is None else one.place.decode(),
-        )
-        for one in waiting
-    ]
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+def waiting_fields(waiting: Waiting) -> list[str]:
+    """Return the field, and its text, of the retained messages that a subscription is still to get."""
+    since = {name: position.to_text() for name, position in waiting.since.items()}
+    place = None if waiting.place is None else waiting.place.decode()
+    said = (waiting.qos, waiting.identifier, since, place)
+    return [waiting_field(waiting.filter), json.dumps(said, ensure_ascii=False, separators=(",", ":"))]
 
 
-def _waiting_from_text(text: bytes) -> list[Waiting]:
-    found = []
-    for filter, qos, identifier, since, place in json.loads(text):
-        positions = {name: Position.from_text(one) for name, one in since.items()}
-        found.append(Waiting(filter, qos, identifier, positions, None if place is None else place.encode(), 1))
-    return found
+def waiting_field(filter: str) -> str:
+    """Return the field of the retained messages that a subscription is still to get."""
+    return f"w {filter}"
+
+
+def _waiting_of(filter: str, said: Any) -> Waiting:
+    qos, identifier, since, place = said
+    positions = {name: Position.from_text(one) for name, one in since.items()}
+    return Waiting(filter, qos, identifier, positions, None if place is None else place.encode(), 1)
 
 
 def will_to_text(will: Will) -> str:
