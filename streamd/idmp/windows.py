@@ -70,6 +70,15 @@ class Windows:
         larger = self._larger.get(pid) or self._timed.get(pid)
         return [] if larger is None else larger.items()
 
+    def held(self, pid: bytes, iid: bytes) -> int | None:
+        """Return the ID of the entry that (pid, iid) made while memory has it, expired or not."""
+        if (window := self._few.get(pid)) is not None:
+            return few.find(window, iid)
+        if (larger := self._larger.get(pid)) is not None:
+            return larger.find(iid)
+        timed = self._timed.get(pid)
+        return None if timed is None else timed.entries.get(iid)
+
     def recorded_ms(self, pid: bytes) -> Mapping[bytes, int]:
         """Return when iids of one producer were recorded, for those iids alone that expire by that time (Unix ms)."""
         timed = self._timed.get(pid)

@@ -15,7 +15,7 @@ from streamd.stream.stream import Stream
 
 # How entries are spread over segments is no part of the state: a rewrite, or a restart, may change it. How many iids
 # are in memory includes expired ones for about a second; `iids` has those that count.
-_NOT_STATE = {b"radix-tree-keys", b"radix-tree-nodes", b"pids-tracked", b"iids-tracked", b"producers-tracked"}
+_NOT_STATE = {b"radix-tree-keys", b"radix-tree-nodes", b"pids-tracked", b"iids-tracked"}
 
 
 def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:

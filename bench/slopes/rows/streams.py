@@ -43,6 +43,7 @@ ENTRIES = (
         ("XCFGSET s IDMP-DURATION 100", "1"),
         ("XIDMP CFGSET s DURATION 200", "1"),
         ("XIDMP CFGGET s", "1"),
+        ("XIDMP STATS s", "1"),
         ("XIDMPRECORD s p i 5-1", "1"),
     ),
     *rows(

@@ -1,4 +1,4 @@
-"""XIDMP: read and set a stream's idempotence window, in the words of the feature's proposal."""
+"""XIDMP: a stream's idempotence window, its settings and counters, in the words of the feature's proposal."""
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
@@ -17,6 +17,8 @@ container(
         "    Show how many seconds, and how many idempotent IDs per producer, <key> remembers.",
         "CFGSET <key> [DURATION <seconds>] [MAXSIZE <entries>]",
         "    Set them, and forget all idempotent IDs of <key>.",
+        "STATS <key>",
+        "    Show how many producers and idempotent IDs <key> remembers, and how many it ever added and found again.",
     ],
 )
 
@@ -75,3 +77,28 @@ def apply_settings(applying: Applying, words: list[bytes]) -> None:
     """Set a stream's idempotence window and forget all its idempotent IDs."""
     _, _, key, _, duration_s, _, maxsize = words
     applying.stream(key).idmp.reconfigure(int(duration_s), int(maxsize))
+
+
+@command(
+    "XIDMP STATS",
+    arity=3,
+    flags="readonly fast",
+    keys=(2, 2, 1),
+    since="8.6.0",
+    complexity="O(1)",
+    syntax="key",
+    access="RO",
+)
+def xidmp_stats(context: Context, args: list[bytes]) -> Reply:
+    """Return the counters of a stream's idempotence window, as XINFO STREAM counts them.
+
+    Reply: map of `producers-tracked` (XINFO STREAM: `pids-tracked`), `iids-tracked`, `iids-added`, `iids-duplicates`.
+    Raises: NoSuchKey; WrongType.
+    """
+    idmp = need_stream(context.stream(args[2])).idmp
+    return {
+        b"producers-tracked": idmp.pids_tracked,
+        b"iids-tracked": idmp.iids_tracked,
+        b"iids-added": idmp.iids_added,
+        b"iids-duplicates": idmp.iids_duplicates,
+    }

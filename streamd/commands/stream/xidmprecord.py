@@ -33,7 +33,10 @@ def xidmprecord(context: Context, args: list[bytes]) -> Reply:
     stream = need_stream(context.stream(key))
     if entry_id not in stream.log:
         raise CommandError("ERR No such message in stream")
-    known_id = stream.idmp.lookup(pid, iid, context.now_ms)
+    idmp = stream.idmp
+    if entry_id >> 64 <= context.now_ms - idmp.duration_s * 1000 and idmp.held(pid, iid) == entry_id:
+        return "OK"  # expired from the beginning: to record it again would count it again, and change nothing else
+    known_id = idmp.lookup(pid, iid, context.now_ms)
     if known_id is not None:
         if known_id != entry_id:
             raise CommandError("ERR IID already exists for this producer with a different stream ID")

@@ -55,8 +55,6 @@ container(
 def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
     """Return the properties of a stream.
 
-    The number of producers has two names, `pids-tracked` and `producers-tracked`.
-
     Reply: map.
     Raises: NoSuchKey; WrongType; SubcommandSyntaxError, NotAnInteger.
     """
@@ -193,7 +191,6 @@ def _properties(stream: Stream) -> dict[bytes, Reply]:
         b"iids-tracked": idmp.iids_tracked,
         b"iids-added": idmp.iids_added,
         b"iids-duplicates": idmp.iids_duplicates,
-        b"producers-tracked": idmp.pids_tracked,
     }
 
 

@@ -389,7 +389,7 @@ def _text(reply: Reply) -> Any:
 # a consumer was seen last is in a base alone, and the servers write theirs at different times.
 _NODE_FIELDS = (b"radix-tree-keys", b"radix-tree-nodes", b"seen-time", b"idle")
 # Expired names count until the cron frees them; beside requests that wait it comes at another time.
-_SWEPT_FIELDS = (b"pids-tracked", b"iids-tracked", b"producers-tracked")
+_SWEPT_FIELDS = (b"pids-tracked", b"iids-tracked")
 
 
 def _restored(reply: Reply) -> Reply:

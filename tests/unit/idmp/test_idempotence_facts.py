@@ -261,6 +261,11 @@ def test_xcfgset_is_recorded_only_when_it_changed_something_and_touches_no_watch
         ("XIDMP CFGGET none", Error(NO_KEY)),
         ("XIDMP CFGGET none Foo", Error(NO_KEY)),
         ("XIDMP CFGGET string", Error(WRONG_TYPE)),
+        ("XIDMP STATS s", [b"producers-tracked", 0, b"iids-tracked", 0, b"iids-added", 0, b"iids-duplicates", 0]),
+        ("XIDMP STATS none", Error(NO_KEY)),
+        ("XIDMP STATS string", Error(WRONG_TYPE)),
+        ("XIDMP STATS", Error("ERR wrong number of arguments for 'xidmp|stats' command")),
+        ("XIDMP STATS s x", Error("ERR wrong number of arguments for 'xidmp|stats' command")),
         ("XIDMP CFGGET", Error("ERR wrong number of arguments for 'xidmp|cfgget' command")),
         ("XIDMP FOO", Error("ERR unknown subcommand 'FOO'. Try XIDMP HELP.")),
         ("XIDMP CFGSET none DURATION x", Error(NO_KEY)),
@@ -522,53 +527,11 @@ def test_a_duplicate_is_recorded_as_a_counter(engine):
     assert [words for _, words in records] == [[b"XIDMPDUPLICATE", b"s", b"1"], [b"XIDMPDUPLICATE", b"s", b"2"]]
 
 
-# -- XIDMPRECORD -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (["none", "", "", "x"], ID_ERROR),
-        (["none", "", "", "1-1"], "ERR producer ID must be non-empty"),
-        (["none", "p", "", "1-1"], "ERR idempotent ID must be non-empty"),
-        (["none", "p", "i", "1-1"], NO_KEY),
-        (["string", "p", "i", "1-1"], WRONG_TYPE),
-        (["s", "p", "i", "1-1"], "ERR No such message in stream"),
-        (["s", "p", "i"], "ERR wrong number of arguments for 'xidmprecord' command"),
-    ],
-)
-def test_errors_of_xidmprecord(engine, words, error):
-    engine.do("SET string x")
-    engine.do("XADD s * f v")
-    assert engine.execute(["XIDMPRECORD", *words]) == Error(error)
-
-
-def test_xidmprecord_remembers_the_iid_of_an_entry_as_the_youngest(engine):
-    engine.do("XADD s * f v")
-    engine.do("XADD s * f v")
-    assert engine.do(f"XIDMPRECORD s p i {NEW.decode()}") == "OK"
-    assert engine.do(f"XIDMPRECORD s p i {NEW.decode()}") == "OK"
-    assert idmp(engine) == (1, 1, 1, 0)
-    other = Error("ERR IID already exists for this producer with a different stream ID")
-    assert engine.do("XIDMPRECORD s p i 1000000000000-1") == other
-    assert engine.do("XADD s IDMP p i * f v") == NEW
-
-
-def test_xidmprecord_pushes_out_the_oldest(engine):
-    engine.do("XADD s * f v")
-    engine.do("XCFGSET s IDMP-MAXSIZE 1")
-    engine.do("XADD s IDMP p old * f v")
-    engine.do("XIDMPRECORD s p new 1000000000000-0")
-    assert idmp(engine) == (1, 1, 2, 0)
-    assert engine.do("XADD s IDMP p new * f v") == NEW
-
-
 # -- XINFO STREAM ------------------------------------------------------------------------------------------------------
 
 FIRST = (
     b"length radix-tree-keys radix-tree-nodes last-generated-id max-deleted-entry-id entries-added "
-    b"recorded-first-entry-id idmp-duration idmp-maxsize pids-tracked iids-tracked iids-added iids-duplicates "
-    b"producers-tracked"
+    b"recorded-first-entry-id idmp-duration idmp-maxsize pids-tracked iids-tracked iids-added iids-duplicates"
 ).split()
 
 
@@ -581,7 +544,7 @@ def test_the_fields_of_xinfo_stream_and_their_order(engine):
 
 def test_the_metrics_of_the_window_are_there_before_any_use(engine):
     engine.do("XADD s * f v")
-    assert [fields(engine)[name] for name in FIRST[7:]] == [100, 100, 0, 0, 0, 0, 0]
+    assert [fields(engine)[name] for name in FIRST[7:]] == [100, 100, 0, 0, 0, 0]
 
 
 def test_the_metrics_over_add_duplicate_and_second_producer(engine):
@@ -590,4 +553,6 @@ def test_the_metrics_over_add_duplicate_and_second_producer(engine):
         engine.do(line)
         seen.append(idmp(engine))
     assert seen == [(1, 1, 1, 0), (1, 1, 1, 1), (2, 2, 2, 1)]
-    assert fields(engine)[b"producers-tracked"] == 2
+    assert engine.do("XIDMP STATS s") == [
+        *(b"producers-tracked", 2, b"iids-tracked", 2, b"iids-added", 2, b"iids-duplicates", 1)
+    ]
