@@ -13,7 +13,7 @@ LARGEST: Final = (2**_MANTISSA_BITS - 1) << 16_320
 _EXPONENT_MAX: Final = 4_200
 _LENGTH_MAX: Final = 4_200
 _NUMBER: Final = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,9}))?")
-_HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX][0-9a-fA-F]+(?:[pP][+-]?\d{1,3})?")
+_HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d{1,3})?")
 _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 

@@ -4,20 +4,20 @@ import re
 from math import ceil, inf
 from typing import Final
 
+from streamd.base import long_double
 from streamd.base.errors import (
     CommandError,
     InvalidCursor,
     NoSuchDatabase,
     NotAFloat,
     NotAnInteger,
+    NotFinite,
     OutOfRange,
     SyntaxError_,
 )
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
-# A wait of more milliseconds would end later than the clock can say.
-TIMEOUT_MS_MAX: Final = INT64_MAX - 2**41
 
 _DECIMAL: Final = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?")
@@ -25,6 +25,8 @@ _UNSIGNED: Final = re.compile(rb"[ \t\n\v\f\r]*([+-]?)(\d+)")
 _INFINITE: Final = re.compile(rb"([+-]?)inf(?:inity)?", re.IGNORECASE)
 # The longest number that anybody writes, and more: what takes time to read is refused.
 _NUMBER_BYTES_MAX: Final = 400
+# So many digits of seconds are exact without a look at fractions.
+_SECONDS_DIGITS_MAX: Final = 18
 
 
 def parse_integer(word: bytes) -> int:
@@ -78,14 +80,41 @@ def parse_bound(word: bytes) -> tuple[float, bool]:
     return number, leaves_out
 
 
-def parse_wait_ms(word: bytes) -> int:
-    """Return how long to wait at most, given in seconds, in milliseconds; 0 for ever. Raises: CommandError."""
-    seconds = parse_double(word, CommandError("ERR timeout is not a float or out of range"))
-    if seconds * 1000 > INT64_MAX:
+def parse_wait_ms(word: bytes, now_ms: int) -> int:
+    """Return how long to wait at most, given in seconds, in milliseconds from now on; 0 for ever.
+
+    Raises: CommandError.
+    """
+    if word.isdigit() and len(word) <= _SECONDS_DIGITS_MAX:
+        return _within_time(int(word) * 1000, now_ms)
+    try:
+        wait_ms = ceil(long_double.rounded(long_double.number_of(word) * 1000))
+    except NotFinite:
+        wait_ms = INT64_MIN if word.startswith(b"-") else INT64_MAX
+    except NotAFloat:
+        raise CommandError("ERR timeout is not a float or out of range")
+    return _within_time(wait_ms, now_ms)
+
+
+def parse_timeout_ms(word: bytes, now_ms: int) -> int:
+    """Return how long to wait at most, given in milliseconds, from now on; 0 mostly means for ever.
+
+    Raises: CommandError.
+    """
+    try:
+        wait_ms = parse_integer(word)
+    except NotAnInteger:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    return _within_time(wait_ms, now_ms)
+
+
+def _within_time(wait_ms: int, now_ms: int) -> int:
+    """Return a wait that ends at a time that Redis can say. Raises: CommandError."""
+    if wait_ms > INT64_MAX - now_ms:
         raise CommandError("ERR timeout is out of range")
-    if seconds < 0:
+    if wait_ms < 0:
         raise CommandError("ERR timeout is negative")
-    return ceil(seconds * 1000)
+    return wait_ms
 
 
 def parse_signed_count(word: bytes) -> int:
@@ -157,19 +186,6 @@ def parse_database(word: bytes, databases: int) -> int:
     if not 0 <= number < databases:
         raise NoSuchDatabase()
     return number
-
-
-def parse_timeout_ms(word: bytes) -> int:
-    """Return how long to wait at most, in milliseconds; 0 mostly means for ever. Raises: CommandError."""
-    try:
-        timeout_ms = parse_integer(word)
-    except NotAnInteger:
-        raise CommandError("ERR timeout is not an integer or out of range")
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
-    if timeout_ms > TIMEOUT_MS_MAX:
-        raise CommandError("ERR timeout is out of range")
-    return timeout_ms
 
 
 class Arguments:

@@ -18,7 +18,7 @@ _MOVE = "RW access delete; RW insert"
 
 def _declare_pop(name: str, what: str, left: bool) -> None:
     def handler(context: Context, args: list[bytes]) -> Reply:
-        timeout_ms = parse_wait_ms(args[-1])
+        timeout_ms = parse_wait_ms(args[-1], context.now_ms)
         return take_or_wait(
             context, args[1:-1], LIST, lambda key: [key, *pop_elements(context, key, 1, left)], timeout_ms
         )  # fmt: skip
@@ -68,7 +68,7 @@ def blmpop(context: Context, args: list[bytes]) -> Reply:
     Reply: array of the key and an array of elements, or null.
     """
     keys, left, count = parse_several(Arguments(args, 2), b"LEFT", b"RIGHT")
-    timeout_ms = parse_wait_ms(args[1])
+    timeout_ms = parse_wait_ms(args[1], context.now_ms)
     return take_or_wait(
         context, keys, LIST, lambda key: [key, pop_elements(context, key, count, left)], timeout_ms
     )  # fmt: skip
@@ -111,8 +111,8 @@ def _move_now(context: Context, source: bytes, target: bytes, from_left: bool, t
 
 def _move_or_wait(context: Context, args: list[bytes], from_left: bool, to_left: bool, wait: bytes) -> Reply:
     return take_or_wait(
-        context, [args[1]], LIST, lambda key: _move(context, key, args[2], from_left, to_left), parse_wait_ms(wait),
-        in_transaction=None,
+        context, [args[1]], LIST, lambda key: _move(context, key, args[2], from_left, to_left),
+        parse_wait_ms(wait, context.now_ms), in_transaction=None,
     )  # fmt: skip
 
 
@@ -244,6 +244,6 @@ def lmovem(context: Context, args: list[bytes]) -> Reply:
 def blmovem(context: Context, args: list[bytes]) -> Reply:
     """Move elements from an end of a list to an end of another and return them; wait if there are too few."""
     move = _parse_move(args)
-    timeout_ms = parse_wait_ms(args[5])
+    timeout_ms = parse_wait_ms(args[5], context.now_ms)
     _take_number(Arguments(args, 6), move)
     return take_or_wait(context, [args[1]], LIST, _mover(context, args[2], move), timeout_ms)

@@ -53,7 +53,7 @@ _declare_pop("ZPOPMAX", "greatest", last=True)
 
 def _declare_waiting_pop(name: str, which: str, last: bool) -> None:
     def handler(context: Context, args: list[bytes]) -> Reply:
-        timeout_ms = parse_wait_ms(args[-1])
+        timeout_ms = parse_wait_ms(args[-1], context.now_ms)
         return take_or_wait(
             context, args[1:-1], SORTED_SET, lambda key: [key, *_pop(context, key, 1, last)[0]], timeout_ms
         )  # fmt: skip
@@ -98,5 +98,5 @@ def bzmpop(context: Context, args: list[bytes]) -> Reply:
     Reply: array of the key and an array of pairs of members and scores, or null.
     """
     keys, last, count = parse_several(Arguments(args, 2), b"MAX", b"MIN")
-    timeout_ms = parse_wait_ms(args[1])
+    timeout_ms = parse_wait_ms(args[1], context.now_ms)
     return take_or_wait(context, keys, SORTED_SET, lambda key: _named_rows(context, key, count, last), timeout_ms)

@@ -261,7 +261,7 @@ def client_pause(context: Context, args: list[bytes]) -> Reply:
         if args[3].upper() not in (b"WRITE", b"ALL"):
             raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
         writes_only = args[3].upper() == b"WRITE"
-    timeout_ms = parse_timeout_ms(args[2])
+    timeout_ms = parse_timeout_ms(args[2], context.now_ms)
     now_ms = state.clock.monotonic_ms()
     paused = state.pause_until_ms > now_ms
     state.pause_until_ms = max(state.pause_until_ms, now_ms + timeout_ms)

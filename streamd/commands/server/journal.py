@@ -75,7 +75,7 @@ def journal_begin(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of [name, size in bytes], in the order in which a server loads them; nil if that is not done in time.
     """
-    timeout_ms = parse_timeout_ms(args[2])
+    timeout_ms = parse_timeout_ms(args[2], context.now_ms)
     backups, client = _backups(context), context.client
     journal = context.state.journal
     assert journal is not None

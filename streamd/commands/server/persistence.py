@@ -64,7 +64,11 @@ def save(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def waitaof(context: Context, args: list[bytes]) -> Reply:
     """Wait until all writes so far are on disks; return for how many journals here, and on how many replicas."""
-    local, replicas, timeout_ms = parse_integer(args[1]), parse_integer(args[2]), parse_timeout_ms(args[3])
+    local, replicas, timeout_ms = (
+        parse_integer(args[1]),
+        parse_integer(args[2]),
+        parse_timeout_ms(args[3], context.now_ms),
+    )
     if not 0 <= local <= 1:
         raise CommandError("ERR value is out of range, value must between 0 and 1")
     if replicas < 0:

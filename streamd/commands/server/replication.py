@@ -168,7 +168,7 @@ def failover(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def wait(context: Context, args: list[bytes]) -> Reply:
     """Wait until so many replicas have this client's writes in their journals; return how many have."""
-    replicas, timeout_ms = parse_integer(args[1]), parse_timeout_ms(args[2])
+    replicas, timeout_ms = parse_integer(args[1]), parse_timeout_ms(args[2], context.now_ms)
     state, client = context.state, context.client
     if state.read_only is not None:
         raise CommandError(

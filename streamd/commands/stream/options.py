@@ -272,8 +272,11 @@ class ReadOptions:
         self.ids: list[bytes] = []
 
 
-def parse_read_options(words: list[bytes], grouped: bool) -> ReadOptions:
-    """Return the options, keys and IDs of XREAD, or of XREADGROUP (`grouped`). Raises: CommandError."""
+def parse_read_options(words: list[bytes], grouped: bool, now_ms: int) -> ReadOptions:
+    """Return the options, keys and IDs of XREAD, or of XREADGROUP (`grouped`), at a present time.
+
+    Raises: CommandError.
+    """
     options = ReadOptions()
     at, last = 1, len(words) - 1
     while at <= last:
@@ -281,7 +284,7 @@ def parse_read_options(words: list[bytes], grouped: bool) -> ReadOptions:
         more = last - at
         if option == b"BLOCK" and more:
             at += 1
-            options.block_ms = parse_timeout_ms(words[at])
+            options.block_ms = parse_timeout_ms(words[at], now_ms)
         elif option == b"COUNT" and more:
             at += 1
             options.count = max(0, parse_integer(words[at]))
@@ -377,7 +380,7 @@ def stream_keys(words: list[bytes]) -> list[bytes]:
     checked for them.
     """
     try:
-        return parse_read_options(words, words[0].upper() == b"XREADGROUP").keys
+        return parse_read_options(words, words[0].upper() == b"XREADGROUP", now_ms=0).keys
     except CommandError:
         pass  # it reads none; COMMAND GETKEYS shows what it can
     for at, word in enumerate(words):

@@ -26,8 +26,8 @@ class _Question:
 
     __slots__ = ("block_ms", "count", "end", "key", "starts", "wanted")
 
-    def __init__(self, args: list[bytes]) -> None:
-        """Raises: CommandError."""
+    def __init__(self, args: list[bytes], now_ms: int) -> None:
+        """now_ms: the present time. Raises: CommandError."""
         self.key = args[1]
         self.starts = {args[1]: parse_range_start(args[2])}
         self.end = parse_range_end(args[3])
@@ -41,7 +41,7 @@ class _Question:
                 if self.count < 1:
                     raise CommandError("ERR COUNT must be > 0")
             elif words.flag(b"BLOCK", followed_by=1):
-                self.block_ms = parse_timeout_ms(words.word())
+                self.block_ms = parse_timeout_ms(words.word(), now_ms)
             elif words.flag(b"ALSO", followed_by=2):
                 self._take_others(words)
             elif wanted is None:
@@ -95,7 +95,7 @@ def xfilter(context: Context, args: list[bytes]) -> Reply:
     Reply: [the last ID that was looked at, entries].
     Raises: CommandError; InvalidStreamId, InvalidRangeStart, InvalidRangeEnd; WrongType.
     """
-    question = _Question(args)
+    question = _Question(args, context.now_ms)
     attempt = _Attempt(context, question)
     streams = [context.read_stream(key) for key in attempt.starts]
     reply = attempt.look(streams)

@@ -43,7 +43,7 @@ def xread(context: Context, args: list[bytes]) -> Reply:
         newest = _read_newest(context, args, keys_at)
         if newest is not BLOCKED:
             return newest
-    options = parse_read_options(args, grouped=False)
+    options = parse_read_options(args, grouped=False, now_ms=context.now_ms)
     after = [_resolve(context.read_stream(key), options.ids[number]) for number, key in enumerate(options.keys)]
     reply = _read(context, options, after)
     if reply is not None:

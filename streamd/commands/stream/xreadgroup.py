@@ -35,7 +35,7 @@ def xreadgroup(context: Context, args: list[bytes]) -> Reply:
     Reply: map of key to entries, in RESP2 an array of pairs; null when there is nothing.
     Raises: CommandError; NoGroup; WrongType.
     """
-    options = parse_read_options(args, grouped=True)
+    options = parse_read_options(args, grouped=True, now_ms=context.now_ms)
     assert options.group is not None
     after: list[int] = []
     groups: list[tuple[Stream, Group]] = []
