@@ -21,9 +21,7 @@ LACKING = {
         "geosearchstore"
     ),
     "HyperLogLogs": "pfadd pfcount pfdebug pfmerge pfselftest",
-    "there is no cluster": (
-        "asking cluster readonly readwrite restore-asking spublish ssubscribe sunsubscribe trimslots"
-    ),
+    "there is no cluster": ("restore-asking spublish ssubscribe sunsubscribe trimslots"),
     "a replica of streamd sends PSYNC": "sync",
     "modules are not loaded": "module|load module|loadex module|unload",
     "a backup is made by `streamd backup`, with JOURNAL": (

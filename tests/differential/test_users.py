@@ -131,7 +131,12 @@ def _exchange(redis, session, user):
     theirs = [line for line in ask(redis, [b"ACL", b"LIST"]) if line.startswith(b"user %b " % user)]
     if not theirs:
         return
-    assert session.execute([b"ACL", b"SETUSER", b"taken", b"reset", *theirs[0].split()[2:]]) == "OK"
+    setting = [b"ACL", b"SETUSER", b"taken", b"reset", *theirs[0].split()[2:]]
+    taken = ask(redis, setting)
+    ask(redis, [b"ACL", b"DELUSER", b"taken"])
+    assert session.execute(setting) == taken
+    if taken != "OK":  # it shows `%RW~*` as `~*`, behind which it takes no further pattern
+        return
     for request in REQUESTS:
         asked = session.execute([b"ACL", b"DRYRUN", b"taken", *request])
         if isinstance(asked, bytes):

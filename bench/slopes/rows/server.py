@@ -202,7 +202,20 @@ SERVER_ITSELF = (
     Row("BACKUP END", "1", refused=True),
 )
 
-# What a container has no row for by its subcommands: their list.
-HELPS = tuple(Row(f"{name.decode()} HELP", "1") for name, one in sorted(COMMANDS.items()) if b"help" in one.subcommands)
+# All of them refused: there is no cluster.
+CLUSTER = tuple(
+    Row(" ".join([name.replace("|", " "), *["1"] * (abs(one.arity) - len(name.split("|")))]), "1", refused=True)
+    for container in (b"cluster", b"readonly", b"readwrite", b"asking")
+    for one in (COMMANDS[container].subcommands or {b"": COMMANDS[container]}).values()
+    for name in (one.name.upper(),)
+    if name != "CLUSTER|HELP"
+)
 
-SERVER = (*CONNECTION, *CHANNELS, *TRANSACTIONS, *SCRIPTS, *USERS, *SERVER_ITSELF, *HELPS)
+# What a container has no row for by its subcommands: their list.
+HELPS = tuple(
+    Row(f"{name.decode()} HELP", "1", refused=name == b"cluster")
+    for name, one in sorted(COMMANDS.items())
+    if b"help" in one.subcommands
+)
+
+SERVER = (*CONNECTION, *CHANNELS, *TRANSACTIONS, *SCRIPTS, *USERS, *SERVER_ITSELF, *CLUSTER, *HELPS)
