@@ -94,6 +94,18 @@ def other_rows(
     return Scene(alt, (Attempt(5, "attempt 0", first, fates), second), (JOB_DIES,), bars, note)
 
 
+def finished(alt: str, cut: Cut, job: str, title: str, note: str = "") -> Scene:
+    """A batch that is committed and comes again from a checkpoint that is older than the sink."""
+    return Scene(
+        alt,
+        (Attempt(5, "batch 7", "a b c", "+++"), Attempt(23, title, ROWS, OPEN * 6)),
+        (cut,),
+        (PLAN, Bar("driver", 9.5, 13, "commits"), again(19.6, job), Bar("driver", 29, 32, "stops?")),
+        note or "?  never sent; with none there is no mark, and all rows are sent",
+        marks=((11.2, "7 is done"),),
+    )
+
+
 SCENES = {
     "1": Scene(
         "The driver dies before it has planned the batch. Nothing was sent. It starts again, plans, and all six rows "
@@ -239,5 +251,27 @@ SCENES = {
         ROWS,
         first="g h i j k l",
         what="attempt 1: other keys",
+    ),
+    "12": finished(
+        "Batch 7 is committed. The checkpoint is put back to what it was after batch 5. Batch 6 comes again, with rows "
+        "that batches 6 and 7 have written, and others.",
+        Cut("driver", 16.5, "an old checkpoint", is_death=False),
+        "starts again: 6",
+        "batch 6, from the old checkpoint",
+    ),
+    "12a": finished(
+        "Batch 7 is committed with the rows a, b and c. The newest files of the checkpoint are removed, and "
+        "Spark plans batch 7 anew, with six rows.",
+        Cut("driver", 16.5, "newest files gone", is_death=False),
+        "plans batch 7",
+        "batch 7, planned anew",
+    ),
+    "12b": finished(
+        "Batch 7 is committed with the rows a, b and c. Spark plans it anew with six rows, and the option "
+        "onRowsChanged is continue, so the query goes on.",
+        Cut("driver", 16.5, "newest files gone", is_death=False),
+        "plans batch 7",
+        "batch 7, planned anew",
+        "onRowsChanged=continue: nothing is sent, and a warning gives the number of rows; with none all are sent",
     ),
 }

@@ -11,7 +11,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "exactly-once.md"
 PICTURES = DOCUMENT.parent / "pictures"
 UNIT, LEFT, WIDTH, BOX = 20, 96, 780, 17
 LANE_TOP, LANE_HEIGHT = 84, 62
-CHIPS = {"once": "green", "duplicates": "amber", "stops": "violet", "loses and duplicates": "red"}
+CHIPS = {"once": "green", "duplicates": "amber", "stops": "violet", "loses and duplicates": "red", "leaves out": "red"}
 
 
 def table() -> dict[str, tuple[str, dict[str, str]]]:

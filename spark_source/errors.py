@@ -26,7 +26,11 @@ class WindowExpired(StreamdError):
 
 
 class RowsChanged(StreamdError):
-    """A retried partition brings other rows, or another order, than the attempt before it wrote."""
+    """A write that is repeated brings other rows, or another order, than the attempt or the batch before."""
+
+
+class OldCheckpoint(StreamdError):
+    """A query's checkpoint is older than what its sink has written: a restored backup, or a copy."""
 
 
 class BadRow(StreamdError):

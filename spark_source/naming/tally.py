@@ -31,6 +31,11 @@ class Short:
     sample: bytes = b""
 
 
+def sum_digest(shorts: Iterable[Short]) -> str:
+    """Return the digest of all attempts' rows together, by their content or keys."""
+    return f"{sum(int(short.digest, 16) for short in shorts) % ALL:016x}"
+
+
 class Tally:
     """Counts and digests rows as they come."""
 

@@ -6,8 +6,8 @@ from typing import Protocol
 from spark_source.connecting.connection import Server, Session
 from spark_source.naming.identity import BatchName
 from spark_source.naming.tally import Short
+from spark_source.noting.batches import Opening, open_batch
 from spark_source.noting.loops import refuse_source
-from spark_source.noting.markers import Opening, open_batch
 from spark_source.noting.window import ensure_window
 from spark_source.settings.options import WriteOptions
 from spark_source.writing.durable import Durability
@@ -29,13 +29,19 @@ class Task:
     """Streams whose window the driver has set; others are seen to when the first row for them comes."""
     sources: frozenset[str] = frozenset()
     """Streams that the query reads, and must not write."""
+    is_finished: bool = False
+    """Whether the whole write is committed, so that its rows are only counted and compared."""
 
 
 @dataclass
 class Outcome:
-    """The result of a task: rows given to each stream, their summary, and the time it took."""
+    """The result of a task: rows given to each stream, their summary, and the time it took.
+
+    left_out: rows that are not written, because the batch was committed before.
+    """
 
     rows: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
     shorts: dict[str, Short | None] = field(default_factory=dict)
     duplicates: int = 0
     changed: int = 0
@@ -92,9 +98,11 @@ class StreamWriter:
         self.head = [b"XADD", stream.encode(), *trimming]
 
     def _open(self) -> Opening:
-        if not self.task.name.named or self.task.mode == "none":
-            return Opening(False, self.task.attempt > 0)
         task = self.task
+        if task.is_finished:
+            return Opening(True, True)
+        if not task.name.named or task.mode == "none":
+            return Opening(False, task.attempt > 0)
 
         def opened(session: Session) -> Opening:
             found = open_batch(session, self.stream, task.name, task.run, task.attempt, task.mode, self.options)
@@ -102,6 +110,10 @@ class StreamWriter:
             return found
 
         return self.server.patiently(opened, self.stream)
+
+    def leave_out(self, rows: int) -> None:
+        """Count rows of a batch that was committed before."""
+        self.outcome.left_out[self.stream] = self.outcome.left_out.get(self.stream, 0) + rows
 
     def write(self, payloads: list[bytes], words: list[int] | int, digests: bytes) -> None:
         """Write rows, at most `pipeline` of them; not to be called when the batch is committed."""

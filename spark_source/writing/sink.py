@@ -96,6 +96,7 @@ class TaskWriter:
 
     def _write_part(self, writer: StreamWriter, part: Part) -> None:
         if writer.opening.done:
+            writer.leave_out(len(part.payloads))
             return
         step = self.options.pipeline
         for start in range(0, len(part.payloads), step):

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -14,18 +14,14 @@ from spark_source.errors import OptionError, StreamdError
 from spark_source.naming.identity import BatchName
 from spark_source.naming.tally import Short
 from spark_source.noting.attempts import changed_rows, judge_batch
+from spark_source.noting.batches import commit_batch, finishing
+from spark_source.noting.finished import Whole, is_finished, judge_marks, judge_rows, warn_left_out, whole_of
 from spark_source.noting.log_version import allow_version
 from spark_source.noting.loops import place_of, refuse_source, streams_read
 from spark_source.noting.markers import (
-    commit_batch,
-    done_field,
-    done_value,
-    is_done,
     keys_key,
     marker_key,
-    open_field,
     part_key,
-    past_marks,
     replacement_key,
     rows_key,
     tagged,
@@ -65,6 +61,7 @@ class TaskReport(WriterCommitMessage):
     retries: int = 0
     waited_ms: int = 0
     changed: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
 
 
 class _Writer:
@@ -83,6 +80,7 @@ class _Writer:
         self.durability = choose_durability(self.server, self.options)
         self.prepared: frozenset[str] = frozenset()
         self.sources: frozenset[str] = frozenset()
+        self.overwrite = False
 
     def _encoder(self) -> RowEncoder:
         options = self.options
@@ -98,7 +96,10 @@ class _Writer:
             ensure_window(self.server, self.stream, self.options, shown)
             self.prepared = frozenset([self.stream])
 
-    def write_task(self, batches: "Iterator[pa.RecordBatch]", name: BatchName, context: "TaskContext") -> TaskReport:
+    def write_task(
+        self, batches: "Iterator[pa.RecordBatch]", name: BatchName, context: "TaskContext", finished: bool = False
+    ) -> TaskReport:
+        """Write a task's rows; `finished`: only count them, since the write is committed."""
         from spark_source.writing.sink import Task, TaskWriter
         from spark_source.writing.topic_write import TopicEncoder
 
@@ -111,6 +112,7 @@ class _Writer:
             durability=self.durability,
             prepared=self.prepared,
             sources=self.sources,
+            is_finished=finished,
         )
         server = Server(self.server.options)
         encoder = self._encoder()
@@ -134,12 +136,14 @@ class _Writer:
             outcome.retries,
             outcome.waited_ms,
             outcome.changed,
+            outcome.left_out,
         )
 
     def commit_named(self, reports: "list[TaskReport]", name: BatchName) -> None:
         """Note on every stream that was written to that the batch is committed.
 
-        Raises: RowsChanged when an earlier attempt may have written rows that none of these brought.
+        Raises: RowsChanged when an earlier attempt may have written rows that none of these brought, or when the batch
+            was committed with other rows; OldCheckpoint when a later one was.
         """
         if self.mode == "none":
             return
@@ -154,16 +158,30 @@ class _Writer:
         streams = {stream for report in reports for stream in report.rows}
         if self.stream is not None:
             streams.add(self.stream)
+        left_out: dict[str, int] = {}
+        others = False
         for stream in sorted(streams):
             counted = {"rows": sum(report.rows.get(stream, 0) for report in reports), **totals}
+            whole = self.whole(reports, stream)
 
-            def commit(session: Session, stream: str = stream, counted: dict[str, int] = counted) -> None:
-                if not is_done(name, session.call("HGET", marker_key(stream), done_field(name))):
+            def commit(
+                session: Session, stream: str = stream, counted: dict[str, int] = counted, whole: Whole = whole
+            ) -> bool:
+                if not is_finished(session, stream, name):
                     self.check_rows(session, stream, reports, name)
-                commit_batch(session, stream, name, counted)
+                others = commit_batch(session, stream, name, counted, whole, self.options)
                 self.durability.wait(session, stream, self.server.options)  # before Spark notes it for good
+                return others
 
-            self.server.patiently(commit, stream)
+            others = self.server.patiently(commit, stream) or others
+            left_out[stream] = sum(report.left_out.get(stream, 0) for report in reports)
+        warn_left_out(name, left_out, others)
+
+    def whole(self, reports: "list[TaskReport]", stream: str) -> Whole:
+        """Return the summary of all rows for a stream."""
+        rows = sum(report.rows.get(stream, 0) + report.left_out.get(stream, 0) for report in reports)
+        shorts = (report.shorts.get(stream) for report in reports)
+        return whole_of(shorts, rows, self.mode, self.options, self.overwrite)
 
     def check_rows(self, session: Session, stream: str, reports: "list[TaskReport]", name: BatchName) -> None:
         """Raise RowsChanged when an earlier attempt may have written rows that none of these brought."""
@@ -256,37 +274,35 @@ def _from_rows(rows: Iterator, schema: StructType) -> "Iterator[pa.RecordBatch]"
 
 
 class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes one DataFrame. Task retries add nothing; with sinkId (and sinkBatch) submitting it again adds nothing."""
+    """Writes one DataFrame. Task retries add nothing; with sinkId and sinkBatch submitting it again adds nothing."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         write = options.write
-        self.named = write.sink_id is not None
-        self.name = BatchName(write.sink_id or uuid.uuid4().hex, write.sink_batch or "0", None, self.named)
+        by_rows = write.sink_batch is None and write.scope == "stream"  # each write is one of its own: its rows tell
+        named = write.sink_id is not None and not by_rows
+        label = write.sink_batch or (uuid.uuid4().hex if by_rows else "0")
+        self.name = BatchName(write.sink_id or uuid.uuid4().hex, label, None, named, write.sink_id if by_rows else None)
         self.final = write.stream
-        self.overwrite = overwrite
         if overwrite and (write.stream is None or write.stream_column is not None):
             raise OptionError("mode overwrite needs one stream: name it in option stream and leave streamColumn out")
         target = replacement_key(write.stream, self.name) if overwrite and write.stream is not None else write.stream
         super().__init__(options, schema, target)
-        self.remembered = self.named and self.mode != "none"
+        self.overwrite = overwrite
         self.prepare(self.final)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskReport:
         context = _context()
         name = self._name_in(context)
-        if self._is_finished(name):
-            for _ in iterator:
-                pass
-            return TaskReport(name, context.partitionId(), {}, {})
-        return self.write_task(iterator, name, context)
+        return self.write_task(iterator, name, context, self.overwrite and self._is_finished(name))
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         reports = [message for message in messages if isinstance(message, TaskReport)]
         name = reports[0].name if reports else self.name
-        if self._is_finished(name):
-            self._forget_replacement(name)
+        if self.overwrite and self._is_finished(name):
+            self._leave_out(reports, name)
             return
-        if self.overwrite or not self.remembered:
+        remembered = self._remembers(name)
+        if self.overwrite or not remembered:
             for stream in {stream for report in reports for stream in report.rows}:
                 self.server.patiently(
                     lambda session, stream=stream: self.check_rows(session, stream, reports, name),  # type: ignore[misc]
@@ -295,48 +311,83 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
                 if not self.overwrite and self.mode != "none":
                     self.forget_rows(stream, name)
         if self.overwrite:
-            self._take_place(name)
-        elif self.remembered:
+            self._take_place(reports, name)
+        elif remembered:
             self.commit_named(reports, name)
         self._forget_parts(reports)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        """Leave the rows of an append: see `StreamdStreamWriter.abort`. The half-made stream of an overwrite goes."""
-        if self.named or self.stream is None:
+        """Leave the rows of an append: see `StreamdStreamWriter.abort`. The half-made stream of an overwrite goes.
+
+        That of an overwrite by name stays, unless it is empty: the next attempt finds its rows there.
+        """
+        stream = self.stream
+        if stream is None:
             return
-        self.forget_rows(self.stream, self.name)
+        if not self.name.named:
+            self.forget_rows(stream, self.name)
         if self.overwrite:
-            stream = self.stream
-            self.server.patiently(lambda session: session.call("DEL", stream), stream)
+            self.server.patiently(lambda session: self._drop(session, stream), stream)
+
+    def _drop(self, session: Session, stream: str) -> None:
+        if not self.name.named or session.call("XLEN", stream) == 0:
+            session.call("DEL", stream)
 
     def _name_in(self, context: "TaskContext") -> BatchName:
         """Return the name of this write. Only tasks know whether it belongs to a streaming query, inside foreachBatch.
 
         There it carries the query's name as well: a new checkpoint numbers its batches from 0 again.
+
+        Raises: OptionError for a name that all writes of a program would share.
         """
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-        if not self.named or query is None or batch is None:
-            return self.name
         given, label = self.options.sink_id, self.options.sink_batch
+        if given is None:
+            return self.name
+        if query is None or batch is None:
+            if label is None and self._remembers(self.name):
+                raise OptionError(
+                    f"sinkId={given} without sinkBatch names all batch writes alike, only the first would be written: "
+                    "give each write its own sinkBatch, or set idempotencyKey and idempotencyScope=stream, which find "
+                    "rows that are written again by their keys"
+                )
+            return self.name
         sink = f"{given}@{query}"
         if label is None or label == batch:
             return BatchName(sink, batch, int(batch), True, given)
         return BatchName(sink, label, None, True, given, int(batch))
 
+    def _remembers(self, name: BatchName) -> bool:
+        """Return whether the write is known again when it is submitted again."""
+        return name.named and self.mode != "none"
+
     def _is_finished(self, name: BatchName) -> bool:
-        if not self.remembered or self.final is None:
+        if not self._remembers(name) or self.final is None:
             return False
         final = self.final
 
         def finished(session: Session) -> bool:
-            done = is_done(name, session.call("HGET", marker_key(final), done_field(name)))
+            done = is_finished(session, final, name)
             if done:
                 self.durability.wait(session, final, self.server.options)  # a mark that a failover may take is none
+            else:
+                judge_marks(session, final, name)
             return done
 
         return self.server.patiently(finished, final)
 
-    def _take_place(self, name: BatchName) -> None:
+    def _leave_out(self, reports: list[TaskReport], name: BatchName) -> None:
+        """End an overwrite that has taken place before. Raises: RowsChanged when it had other rows."""
+        assert self.stream is not None
+        assert self.final is not None
+        new, final = self.stream, self.final
+        keys = new, marker_key(new), rows_key(new, name), keys_key(new, name)
+        self.server.patiently(lambda session: session.call("DEL", *keys), new)
+        whole = self.whole(reports, new)
+        others = self.server.patiently(lambda session: judge_rows(session, final, name, whole, self.options), final)
+        warn_left_out(name, {final: whole.rows}, others)
+
+    def _take_place(self, reports: list[TaskReport], name: BatchName) -> None:
         """Replace the old stream by the new one in one step, which also notes that.
 
         The old one's groups stay and go on with the new entries; their pending entries are gone. After a lost reply the
@@ -345,19 +396,19 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         assert self.stream is not None
         assert self.final is not None
         new, final, key = self.stream, self.final, marker_key(self.final)
-        noted = done_field(name) if self.remembered else f"{self.run}:replaced"
+        remembered, noted, whole = self._remembers(name), f"{self.run}:replaced", self.whole(reports, self.stream)
 
         def swap(session: Session) -> bool:
             session.call("WATCH", final)
-            stands = session.call("HGET", key, noted)
-            if is_done(name, stands) if self.remembered else stands:
+            if is_finished(session, final, name) if remembered else session.call("HGET", key, noted):
                 session.call("UNWATCH")
+                if remembered and judge_rows(session, final, name, whole, self.options):
+                    warn_left_out(name, {final: whole.rows}, True)
                 self.durability.wait(session, final, self.server.options)
                 return True
             commands: list[list[str | bytes | int]] = [["MULTI"]]
             commands += replacing(session, new, final)
-            commands.append(["HSET", key, noted, done_value(name)])
-            commands.append(["HDEL", key, open_field(name), *past_marks(session, key, name)])
+            commands += finishing(session, final, name, whole) if remembered else [["HSET", key, noted, 1]]
             commands.append(["DEL", marker_key(new), rows_key(new, name), keys_key(new, name)])
             done = transact(session, commands)
             if done:
@@ -366,15 +417,8 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
 
         if not any(self.server.patiently(swap, final) for _ in range(SWAP_TRIES)):
             raise StreamdError(f"stream {final} could not be replaced, others keep writing to it: run the job again")
-        if not self.remembered:
+        if not remembered:
             self.server.patiently(lambda session: session.call("HDEL", key, noted), final)
-
-    def _forget_replacement(self, name: BatchName) -> None:
-        """Remove the replacement of a stream that this write has replaced already."""
-        if self.overwrite and self.stream is not None:
-            new = self.stream
-            keys = new, marker_key(new), rows_key(new, name), keys_key(new, name)
-            self.server.patiently(lambda session: session.call("DEL", *keys), new)
 
     def _forget_parts(self, reports: list[TaskReport]) -> None:
         """Remove the notes of a write that will not be repeated."""

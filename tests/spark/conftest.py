@@ -11,6 +11,8 @@ from tests.spark import servers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark.whole_writes import Context
+
 
 @pytest.fixture(scope="session")
 def streamd_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
@@ -53,6 +55,17 @@ def _emptied(port: int) -> Iterator[redis.Redis]:
     with servers.client(port) as client:
         client.flushall()
         yield client
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> "Context":
+    """What writers are told by Spark about the task that they run in."""
+    from spark_source.writing import writer as writers
+    from tests.spark.whole_writes import Context
+
+    context = Context()
+    monkeypatch.setattr(writers, "_context", lambda: context)
+    return context
 
 
 @pytest.fixture

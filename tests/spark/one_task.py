@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 
 import pyarrow as pa
 import redis
 
 from spark_source.connecting.connection import Patience, Server, Session
 from spark_source.naming.identity import BatchName
-from spark_source.noting.markers import commit_batch
+from spark_source.noting.batches import commit_batch
+from spark_source.noting.finished import Whole
 from spark_source.noting.window import choose_mode, ensure_window
 from spark_source.settings.options import parse_options
 from spark_source.values.encode import RowEncoder
@@ -84,14 +86,19 @@ def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = N
 
 
 def commit(client: redis.Redis, name: BatchName = NAME) -> None:
-    server = Server(parse_options({"port": port_of(client)}).connection)
-    server.patiently(lambda session: commit_batch(session, "s", name, {"rows": 20}))
+    """Note that a batch is committed as earlier versions did, which kept no digest of its rows."""
+    given = parse_options({"port": port_of(client)})
+    whole = Whole("content", 20, "")
+    Server(given.connection).patiently(
+        lambda session: commit_batch(session, "s", name, {"rows": 20}, whole, given.write), "s"
+    )
+    client.delete("{s}:spark:digests")
 
 
 def commit_reports(client: redis.Redis, outcomes: dict[int, Outcome], name: BatchName = NAME, **given) -> None:
     """Commit a batch of a streaming query as its driver does, with what the attempts that count reported."""
     reports = [
-        TaskReport(name, partition, one.rows, one.shorts, one.duplicates, one.retries, one.waited_ms, one.changed)
+        TaskReport(name, partition, *(getattr(one, what.name) for what in fields(TaskReport)[2:]))
         for partition, one in outcomes.items()
     ]
     options = parse_options({"port": port_of(client), "stream": "s", **given})

@@ -15,7 +15,8 @@ from bench.ports import free_port
 from spark_source.connecting.connection import Server, Session
 from spark_source.errors import NotDurable, OptionError, StreamdError, Unreachable
 from spark_source.naming.identity import BatchName
-from spark_source.noting.markers import commit_batch
+from spark_source.noting.batches import commit_batch
+from spark_source.noting.finished import Whole
 from spark_source.noting.window import choose_mode
 from spark_source.reading.stream_reader import StreamdStreamReader
 from spark_source.settings.options import parse_options
@@ -42,7 +43,8 @@ def round_trip(stream: str = "s", **given: object) -> list[str]:
         task = Task(name, partition, attempt, "run", choose_mode(server, options.write), Durability(), frozenset())
         encoder = RowEncoder(schema("n string"), (), stream)
         TaskWriter(server, options.write, encoder, task).write(iter([rows]))
-    server.patiently(lambda session: commit_batch(session, stream, name, {"rows": 50}), stream)
+    whole = Whole("marker", 50, "")
+    server.patiently(lambda session: commit_batch(session, stream, name, {"rows": 50}, whole, options.write), stream)
     reader = StreamdStreamReader(options, raw_schema(True, "map"))
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     parts = reader.partitions(reader.initialOffset(), end)

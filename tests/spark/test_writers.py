@@ -2,10 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -16,54 +14,11 @@ from spark_source.noting.loops import refuse_own_rows
 from spark_source.reading.stream_reader import StreamdStreamReader
 from spark_source.settings.options import parse_options
 from spark_source.values.schema import raw_schema
-from spark_source.writing import writer as writers
-from spark_source.writing.writer import BATCH_ID, QUERY_ID, StreamdBatchWriter, StreamdStreamWriter
+from spark_source.writing.writer import BATCH_ID, QUERY_ID, StreamdStreamWriter
 from tests.spark.one_task import COLUMNS, entries, port_of, wanted
+from tests.spark.whole_writes import Context, batch, micro_batch, save
 
 ROWS = [{"n": n, "v": f"v{n}"} for n in range(20)]
-
-
-class Context:
-    """What a task is told by Spark."""
-
-    def __init__(self, **properties: str) -> None:
-        self.properties = properties
-
-    def partitionId(self) -> int:
-        return 0
-
-    def attemptNumber(self) -> int:
-        return 0
-
-    def getLocalProperty(self, name: str) -> str | None:
-        return self.properties.get(name)
-
-
-@pytest.fixture
-def task(monkeypatch: pytest.MonkeyPatch) -> Context:
-    context = Context()
-    monkeypatch.setattr(writers, "_context", lambda: context)
-    return context
-
-
-def batch(rows: list[dict]) -> Iterator[pa.RecordBatch]:
-    return iter([pa.RecordBatch.from_pylist(rows, schema=pa.schema([("n", pa.int32()), ("v", pa.string())]))])
-
-
-def save(client: redis.Redis, rows: list[dict], overwrite: bool = False, **options: str) -> None:
-    """Write a DataFrame of one partition."""
-    given = parse_options({"port": port_of(client), "stream": "s", **options})
-    writer = StreamdBatchWriter(given, COLUMNS, overwrite)
-    writer.commit([writer.write(batch(rows))])
-
-
-def micro_batch(client: redis.Redis, task: Context, query: str, number: int, rows: list[dict], **options: str) -> None:
-    """Write one batch of a streaming query."""
-    task.properties = {QUERY_ID: query, BATCH_ID: str(number)}
-    given = parse_options({"port": port_of(client), "stream": "s", **options})
-    StreamdStreamWriter(given, COLUMNS, False).commit(
-        [StreamdStreamWriter(given, COLUMNS, False).write(batch(rows))], number
-    )
 
 
 @pytest.fixture
@@ -83,7 +38,7 @@ def lost_reply(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lost
 
 
-@pytest.mark.parametrize("options", [{}, {"sinkId": "me"}, {"sinkId": "me", "sinkBatch": "1"}, {"exactlyOnce": "none"}])
+@pytest.mark.parametrize("options", [{}, {"sinkId": "me", "sinkBatch": "1"}, {"exactlyOnce": "none"}])
 def test_an_overwrite_whose_reply_was_lost_keeps_the_new_rows(
     either: redis.Redis, task: Context, lost_reply: list[str], options: dict[str, str]
 ) -> None:
@@ -95,7 +50,7 @@ def test_an_overwrite_whose_reply_was_lost_keeps_the_new_rows(
     assert entries(either) == wanted(ROWS)
 
 
-@pytest.mark.parametrize("options", [{}, {"sinkId": "me"}, {"exactlyOnce": "none"}])
+@pytest.mark.parametrize("options", [{}, {"sinkId": "me", "sinkBatch": "1"}, {"exactlyOnce": "none"}])
 def test_an_overwrite_by_nothing_leaves_nothing(either: redis.Redis, task: Context, options: dict[str, str]) -> None:
     either.xadd("s", {"n": "old", "v": "old"})
 
@@ -104,7 +59,7 @@ def test_an_overwrite_by_nothing_leaves_nothing(either: redis.Redis, task: Conte
     assert either.xlen("s") == 0
 
 
-@pytest.mark.parametrize("options", [{}, {"sinkId": "me"}, {"exactlyOnce": "none"}])
+@pytest.mark.parametrize("options", [{}, {"sinkId": "me", "sinkBatch": "1"}, {"exactlyOnce": "none"}])
 @pytest.mark.parametrize("rows", [ROWS, []])
 @pytest.mark.parametrize("future", [False, True])
 def test_an_overwrite_keeps_the_groups_and_they_get_the_new_rows(
@@ -125,14 +80,11 @@ def test_an_overwrite_keeps_the_groups_and_they_get_the_new_rows(
         assert len(given[0][1] if given else []) == len(rows)
 
 
-@pytest.mark.parametrize("options", [{"sinkId": "me"}, {"sinkId": "me", "sinkBatch": "1"}])
-def test_an_overwrite_by_name_that_is_submitted_again_changes_nothing(
-    either: redis.Redis, task: Context, options: dict[str, str]
-) -> None:
-    save(either, ROWS, overwrite=True, **options)
+def test_an_overwrite_by_name_that_is_submitted_again_changes_nothing(either: redis.Redis, task: Context) -> None:
+    save(either, ROWS, overwrite=True, sinkId="me", sinkBatch="1")
     either.xadd("s", {"n": "later", "v": "later"})
 
-    save(either, ROWS, overwrite=True, **options)
+    save(either, ROWS, overwrite=True, sinkId="me", sinkBatch="1")
 
     assert entries(either) == wanted(ROWS) + Counter([(b"later", b"later")])
 
@@ -156,14 +108,14 @@ def test_an_overwrite_in_foreach_batch_leaves_no_key_of_its_own_behind(either: r
             save(either, ROWS[number::2], True, sinkId="me", sinkBatch=str(number))
 
     assert entries(either) == wanted(ROWS[1::2])
-    assert sorted(either.keys()) == [b"s", b"{s}:spark"]
+    assert sorted(either.keys()) == [b"s", b"{s}:spark", b"{s}:spark:digests"]
 
 
 def test_an_overwrite_that_waits_for_the_disk_leaves_no_key_behind(streamd: redis.Redis, task: Context) -> None:
     for _ in range(2):
-        save(streamd, ROWS, True, sinkId="me", durability="fsync")
+        save(streamd, ROWS, True, sinkId="me", sinkBatch="1", durability="fsync")
 
-    assert sorted(streamd.keys()) == [b"s", b"{s}:spark"]
+    assert sorted(streamd.keys()) == [b"s", b"{s}:spark", b"{s}:spark:digests"]
 
 
 @pytest.mark.parametrize("before", [{}, {"sinkId": "old"}])
@@ -220,7 +172,7 @@ def test_marks_of_foreach_batch_do_not_grow_with_its_batches(
         for label in labels:
             save(either, ROWS, sinkId="me", sinkBatch=label.format(number))
 
-    assert either.hlen("{s}:spark") == len(labels)
+    assert either.hlen("{s}:spark") == either.hlen("{s}:spark:digests") == len(labels)
     assert either.xlen("s") == 30 * len(labels) * len(ROWS)
     assert int(either.hget("{s}:spark:stats", "me@q:rows")) == 30 * len(labels) * len(ROWS)
 
