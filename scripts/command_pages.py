@@ -29,6 +29,7 @@ GROUPS = {
     "scripting": "Scripts",
     "pubsub": "Publish and subscribe",
     "connection": "Connections",
+    "cluster": "Cluster",
     "server": "The server",
 }
 # Redis has no page of these, or (BACKUP) one of other subcommands; docs/differences.md says of each what it is.

@@ -314,11 +314,14 @@ end
 
 -- -- what could take too much, or change what others see ------------------------------------------------------------
 
-function env.collectgarbage(what, ...)
+local COLLECTS = { collect = true, count = true, step = true, stop = false, restart = false, setpause = false, setstepmul = false }
+
+function env.collectgarbage(what, size)
   what = what or 'collect'
-  if what == 'collect' or what == 'count' or what == 'step' then return collectgarbage(what, ...) end
-  if what == 'stop' or what == 'restart' or what == 'setpause' or what == 'setstepmul' then return 0 end
-  bad(1, 'collectgarbage', "invalid option '" .. tostring(what) .. "'")
+  local collects = COLLECTS[what]
+  if collects == nil then bad(1, 'collectgarbage', "invalid option '" .. tostring(what) .. "'") end
+  if size ~= nil and not tonumber(size) then bad(2, 'collectgarbage', 'number expected, got ' .. type(size)) end
+  return collects and collectgarbage(what, size) or 0
 end
 
 function env.gcinfo() return floor(collectgarbage('count')) end
@@ -373,7 +376,12 @@ function tbl.sort(...)
   if precedes ~= nil and type(precedes) ~= 'function' then
     bad(2, 'sort', 'function expected, got ' .. type(precedes))
   end
-  if not real[t] then sort(...) end
+  if real[t] then return end
+  local ok, message = rawpcall(sort, ...)
+  if ok then return end
+  -- The only error of its own that names a place, which would be here.
+  if message == 'invalid order function for sorting' then message = where() .. message end
+  error(message, 0)
 end
 
 for _, name in raw_ipairs { 'foreach', 'foreachi' } do

@@ -334,3 +334,39 @@ def test_an_error_of_the_library_names_the_line_and_the_name_that_called_it_if_t
     )
     named = f"local f = {function}\nreturn select(2, pcall(function()\n  local value = f({words})\nend))"
     assert run(named) == b"user_script:3: " + text.replace("'?'", "'f'").encode()
+
+
+LIBRARIES = "{ _G = _G, string = string, table = table, math = math, cjson = cjson, cmsgpack = cmsgpack, bit = bit, \
+struct = struct, os = os, redis = redis, coroutine = coroutine }"
+
+
+def test_no_error_of_a_library_names_a_line_that_is_not_the_scripts(engine):
+    names = f"""
+        local names = {{}}
+        for library, functions in pairs({LIBRARIES}) do
+            for name, f in pairs(functions) do
+                if type(f) == 'function' then names[#names + 1] = library .. '.' .. name end
+            end
+        end
+        return names"""
+    tries = """
+        local told = {}
+        local function try(...)
+            local ok, message = pcall(function(...) return %s(...), 1 end, ...)
+            if not ok and tostring(message):find('streamd:') then told[#told + 1] = message end
+        end
+        local values = { 1, -1, 'a', {}, { 3, 1, 2 }, function() return true end, true, 100 }
+        try()
+        for _, one in pairs(values) do
+            try(one)
+            try(nil, one)
+            for _, other in pairs(values) do
+                try(one, other)
+                try(one, other, {})
+            end
+        end
+        return told"""
+    functions = [name.decode() for name in engine.execute(["EVAL", names, "0"])]
+    assert len(functions) > 80
+    for function in set(functions) - {"_G.error"}:
+        assert engine.execute(["EVAL", tries % function, "0"]) == [], function
