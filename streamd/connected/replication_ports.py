@@ -93,8 +93,11 @@ class Replication(Protocol):
     def abort_failover(self) -> None:
         """Give that up. Raises: CommandError."""
 
-    def follow(self, host: str, port: int) -> bool:
-        """Become a replica; return False if it is one of that primary already. Raises: CommandError."""
+    def follow(self, host: str, port: int, is_automatic: bool = False) -> bool:
+        """Become a replica; return False if it is one of that primary already. Raises: CommandError.
+
+        is_automatic: a Sentinel has said so, and no operator.
+        """
 
     def lead(self) -> None:
         """Become a primary. Raises: CommandError."""
@@ -167,7 +170,7 @@ class Alone:
         """Refuse. Raises: CommandError."""
         raise CommandError("ERR No failover in progress.")
 
-    def follow(self, host: str, port: int) -> bool:
+    def follow(self, host: str, port: int, is_automatic: bool = False) -> bool:
         """Refuse. Raises: CommandError."""
         raise CommandError("ERR a replica needs a journal: CONFIG SET appendonly yes begins one")
 

@@ -307,11 +307,11 @@ class Feeding:
 
     # -- acknowledgements -----------------------------------------------------------------------------------------
 
-    def acknowledge(self, client: Client, offset: int, synced: int | None) -> None:
-        """Note how far a replica is, and serve clients that wait for that."""
+    def acknowledge(self, client: Client, offset: int, synced: int | None) -> bool:
+        """Note how far a replica is, and serve clients that wait for that; return whether it has the whole state."""
         follower = self.followers.get(client)
         if follower is None:
-            return
+            return False
         follower.acked_ms = self._state.time.monotonic_ms
         follower.acked = offset
         if synced is not None:
@@ -320,6 +320,7 @@ class Feeding:
             waiters, self._waiters = self._waiters, []
             self._serve(waiters)
             self._waiters += [one for one in waiters if one.client.waiter is one]
+        return follower.is_online and offset >= 0
 
     def count(self, client: Client, *, synced: bool) -> int:
         """Return how many replicas have a client's last write."""

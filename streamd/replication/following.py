@@ -319,7 +319,8 @@ class Link:
                 raise LinkFault("the state that was sent does not match its checksum")
             self.state = "load"
             self._host.pause_reading(True)
-            self._host.load(incoming, History(self._replid, self._offset, self._last, origin=self._origin))
+            here = History(self._replid, self._offset, self._last, origin=self._origin, is_shared=True)
+            self._host.load(incoming, here)
         else:
             raise LinkFault(f"{line[:40]!r} stands between the files of a state")
 

@@ -118,6 +118,7 @@ class ReplicaSide:
         self._network.close()
         self.clock_skew.forget()
         self._told_ms = 0
+        self._was_asked = False  # the next connection may be for another history, whose offsets mean something else
         if self._taking is not None:
             self._taking.abandon()
         self._taking = self._incoming = None

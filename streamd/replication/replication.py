@@ -190,12 +190,17 @@ class Replication:
 
     # -- roles ----------------------------------------------------------------------------------------------------
 
-    def follow(self, host: str, port: int) -> bool:
-        """Become a replica of a server; return False if it is that already. Raises: CommandError."""
+    def follow(self, host: str, port: int, is_automatic: bool = False) -> bool:
+        """Become a replica of a server; return False if it is that already. Raises: CommandError.
+
+        is_automatic: no operator has said so, but a Sentinel. It may be wrong about which server has the data, when a
+        failover was given up halfway. So a data set that another server has, too, makes no room for another one.
+        """
         self._refuse_amid_failover()
+        may_replace = not (is_automatic and self.standing.history.is_shared)
         if self.standing.primary == (host, port):
             if self.link.state != "connected":
-                self.side.start(may_replace=True)
+                self.side.start(may_replace or self.link.may_replace)
             return False
         if self._state.records:
             raise CommandError("ERR REPLICAOF behind writes of its own transaction would drop them")
@@ -207,7 +212,7 @@ class Replication:
         if not was_replica:
             self._persistence.barrier.drop_unanswered()
             self._end_waits()
-        self._become_replica(may_replace=True)
+        self._become_replica(may_replace)
         self._note()
         log.warning("replica-begins", "a replica of %s:%d from now on", host, port)
         return True
@@ -334,7 +339,8 @@ class Replication:
 
     def acknowledge(self, client: Client, offset: int, synced: int | None) -> None:
         """Note how far a replica is."""
-        self.feeding.acknowledge(client, offset, synced)
+        if self.feeding.acknowledge(client, offset, synced) and self.standing.share():
+            self._note()
 
     def count(self, client: Client, *, synced: bool = False) -> int:
         """Return how many replicas have a client's last write."""

@@ -75,7 +75,7 @@ class Standing:
 
         may_replace: a REPLICAOF allows another data set in place of this one; a start that comes first is to know that.
         """
-        history = replace(self.history, origin=NO_ID) if may_replace else self.history
+        history = replace(self.history, origin=NO_ID, is_shared=False) if may_replace else self.history
         return Noted(history, self.primary, how).words()
 
     def note_at(self, history: History) -> list[bytes]:
@@ -91,8 +91,15 @@ class Standing:
         self.history = self.history.anew(self._new_id())
 
     def name_origin(self) -> bool:
-        """Give the data set an ID, since a replica will have it, too; return False if it has one."""
+        """Give the data set an ID, since a replica has asked for it; return False if it has one."""
         if self.history.origin != NO_ID:
             return False
         self.history = replace(self.history, origin=self.history.replid)
+        return True
+
+    def share(self) -> bool:
+        """Know that a replica has the data set, too; return False if that was known."""
+        if self.history.is_shared:
+            return False
+        self.history = replace(self.history, is_shared=True)
         return True

@@ -1,4 +1,4 @@
-"""A replica takes other data than those that it is a copy of only right after a REPLICAOF."""
+"""A replica takes other data than those that it is a copy of only right after a REPLICAOF of an operator."""
 
 import pytest
 
@@ -148,3 +148,103 @@ def test_the_same_reason_is_said_of_each_primary(world, caplog):
         "the primary at 127.0.0.1:77",
         "the primary at 127.0.0.1:78",
     ]
+
+
+class Sentinel:
+    """Sends what a Sentinel sends."""
+
+    def __init__(self) -> None:
+        self._clients = {}
+
+    def tell(self, node, where):
+        """Send SLAVEOF as a Sentinel does."""
+        client = self._clients.get(node)
+        if client is None:
+            client = self._clients[node] = node.connect()
+            node.ask("CLIENT SETNAME sentinel-5e7a0b1c-cmd", client)
+        node.ask(f"MULTI;SLAVEOF {where};CLIENT KILL TYPE pubsub;EXEC", client)
+
+
+@pytest.fixture
+def sentinel():
+    return Sentinel()
+
+
+@pytest.mark.parametrize("is_promoted", [False, True])
+@pytest.mark.parametrize("written", ["", "SET other v"])
+def test_a_sentinel_that_gives_a_failover_up_empties_nothing(world, sentinel, written, is_promoted, caplog):
+    primary, replica = lose(world, 1), world.nodes[2]
+    if written:
+        primary.ask(written)
+    assert refuses(replica)
+    if is_promoted:
+        sentinel.tell(replica, "NO ONE")
+        assert replica.ask("ROLE").startswith(b"*3\r\n$6\r\nmaster")
+
+    for one in (replica, world.nodes[3], replica):
+        sentinel.tell(one, "127.0.0.1 1")
+        assert refuses(one)
+    assert "REPLICAOF 127.0.0.1 1 replaces them" in said(caplog, "another data set")[-1]
+
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    assert replica.ask("GET k") == b"$-1\r\n"
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+@pytest.mark.parametrize("written", ["", "SET other v"])
+def test_an_emptied_primary_that_a_sentinel_demotes_gets_everything(world, sentinel, written, starts_again):
+    primary, replica = lose(world, 1), world.nodes[2]
+    if written:
+        primary.ask(written)
+    assert refuses(replica)  # it has asked for what the primary has, and has not taken it
+    if starts_again:
+        world.settle()
+        primary.die()
+        primary = primary.start_again()
+        assert refuses(replica)
+    sentinel.tell(replica, "NO ONE")
+    for one in (primary, world.nodes[3]):
+        sentinel.tell(one, "127.0.0.1 2")
+        world.link_up(one, replica)
+        assert one.ask("GET k") == b"$1\r\nv\r\n"
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_data_that_another_server_has_make_no_room_because_a_sentinel_says_so(world, sentinel, starts_again):
+    """Of two data sets that are both on two servers neither replaces the other."""
+    primary = lose(world, 1)
+    primary.ask("SET other v")
+    new = Node(world, 4)
+    new.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(new, primary)
+    world.settle()
+    if starts_again:
+        primary.die()
+        primary = primary.start_again()
+    sentinel.tell(primary, "127.0.0.1 2")
+    attempts = primary.replication.link.attempts
+    world.go_on(lambda: primary.replication.link.attempts >= attempts + 3)
+    assert primary.ask("GET other") == b"$1\r\nv\r\n"
+
+
+def test_what_an_operator_has_allowed_is_not_taken_back_by_a_sentinel_that_names_the_same_primary(world, sentinel):
+    primary, replica = lose(world, 1), world.nodes[2]
+    primary.ask("SET other v")
+    assert refuses(replica)
+    primary.die()
+    replica.ask("REPLICAOF 127.0.0.1 1")
+    sentinel.tell(replica, "127.0.0.1 1")
+    primary = primary.start_again()
+    world.link_up(replica, primary)
+    assert replica.ask("GET other") == b"$1\r\nv\r\n"
+
+
+@pytest.mark.parametrize("name", ["sentinel", "sentinel-5e7a0b1c-pubsub", "my-sentinel-5e7a0b1c-cmd"])
+def test_a_client_with_another_name_is_an_operator(world, name):
+    primary, replica = lose(world, 1), world.nodes[2]
+    primary.ask("SET other v")
+    assert refuses(replica)
+    replica.ask(f"CLIENT SETNAME {name};REPLICAOF 127.0.0.1 1")
+    world.link_up(replica, primary)
+    assert replica.ask("GET k") == b"$-1\r\n"

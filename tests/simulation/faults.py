@@ -16,11 +16,14 @@ from tests.simulation.server import SimulatedNode
 from tests.simulation.world import SimulatedWorld
 
 _LOOK_MS = 200
+_SETTLES_MS = 1_500  # after that a command has reached its server
 INCIDENTS = (
     *("crash",) * 8, *("isolate",) * 5, "stop", "stop", "cut", "cut", "slow network", "slow disk", "slow disk",
     "bad disk", "bad disk", "leap", "lead", "lead", "follow", "failover", "failover", "rewrite", "rewrite",
     "kill clients", "end", "empty", *("crash everyone",) * 3,
 )  # fmt: skip
+# For a Sentinel that gives failovers up: mostly while the primary is empty.
+WAVERING = (*("empty",) * 4, *("fail over",) * 6, "crash", "isolate", "stop", "cut", "lead", "slow network")
 
 
 class Faults:
@@ -34,6 +37,7 @@ class Faults:
         self._ends: list[Callable[[], None]] = []
         self._changed_ms = 0
         self._marks: dict[int, int] = {}
+        self._commanded_ms = -_SETTLES_MS
         world.later(_LOOK_MS, self._look)
 
     def node(self, port: int) -> SimulatedNode:
@@ -81,6 +85,7 @@ class Faults:
     def end(self) -> None:
         """Let everything be whole again; what was lost stays lost."""
         self.is_over = True
+        self.sentinel.wavers = 0.0
         self.note("no more faults")
         for end in list(self._ends):
             if self.chance.random() < 0.3:
@@ -199,6 +204,9 @@ class Faults:
             self._stop_in_order(node)
         elif what == "empty":
             self._come_back_empty(primary)
+        elif what == "fail over":
+            self.note("Sentinel is told to fail over")
+            self.sentinel.fail_over()
         else:
             self._command(what, node, others)
 
@@ -265,27 +273,30 @@ class Faults:
     def _come_back_empty(self, node: SimulatedNode) -> None:
         """Destroy the primary's machine, and let it start again before Sentinel has seen that; later somebody ends it.
 
-        Its replicas must not follow it, though clients write to it. (Sentinel itself may tell a replica to follow it,
-        if that followed another server: so all must follow the primary before.)
+        Its replicas must not follow it, though clients write to it and a Sentinel may tell them to. (An operator may
+        have said that a replica takes other data: so that is over before.)
         """
-        if not self._may_lose or not all(
-            one.runs
-            and (one is node or one.replication.standing.primary == ("127.0.0.1", node.port))
-            and one.replication.link.state == ("connect" if one is node else "connected")
-            for one in self.nodes
+        if (
+            not self._may_lose
+            or self.world.now_ms - self._commanded_ms < _SETTLES_MS
+            or not all(
+                one.runs and one.replication.standing.history.is_shared and not one.replication.link.may_replace
+                for one in self.nodes
+            )
         ):
             return
         self.note(f"{node.port} is destroyed, and starts again at once")
         node.has_lost = True
         node.die()
         after = node.start_again(SimulatedDisk())
+        after.is_emptied = True
 
         def end() -> None:
             if after.is_alive and after.has_lost:  # else it has become a replica that is as good as others
                 self.note(f"{after.port} is ended by hand")
                 after.die(is_off=True)
 
-        self._lasts(end, self.chance.choice((700, 2_500)))
+        self._lasts(end, self.chance.choice((2_500, 6_000) if self.sentinel.wavers else (700, 2_500)))
 
     def _isolate(self, node: SimulatedNode) -> None:
         """Hold what goes between a server and some of the others, both ways or one."""
@@ -367,5 +378,6 @@ class Faults:
             words = b"BGREWRITEAOF"
         else:
             words = b"CLIENT KILL TYPE " + chance.choice((b"normal", b"replica", b"master"))
+        self._commanded_ms = self.world.now_ms
         self.note(f"{node.port} gets {words.decode()}")
         send_once(self.world, node.port, node.port, [words.split()])

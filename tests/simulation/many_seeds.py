@@ -8,17 +8,20 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count, islice
 
+from tests.simulation.faults import INCIDENTS, WAVERING
 from tests.simulation.planted import BUGS, planted
 from tests.simulation.simulation import Outcome, simulate
 
 _FAILURES_MAX = 5
 _CHUNK = 4
+# In each of so many seeds the Sentinel gives failovers up.
+_WAVERING_EVERY = 4
 
 
 def run_seed(seed: int, bug: str | None) -> Outcome:
     """Run a seed, with a planted bug if one is named."""
     with planted(BUGS[bug]) if bug else nullcontext():
-        return simulate(seed)
+        return simulate(seed, WAVERING if seed % _WAVERING_EVERY == 0 else INCIDENTS)
 
 
 def run_chunk(seeds: list[int], bug: str | None) -> list[Outcome]:

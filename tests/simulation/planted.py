@@ -126,6 +126,16 @@ def offset_of_a_copy() -> list[Replaced]:
     return [(Replication, "_settle", settle)]
 
 
+def sentinel_is_an_operator() -> list[Replaced]:
+    """A replica takes whatever data another server has because a Sentinel has sent it a REPLICAOF."""
+    follow = Replication.follow
+
+    def follow_always(self: Replication, host: str, port: int, is_automatic: bool = False) -> bool:
+        return follow(self, host, port)
+
+    return [(Replication, "follow", follow_always)]
+
+
 def stranger_is_followed() -> list[Replaced]:
     """A replica takes the state of a machine that has come back without its disk."""
     return [(Link, "_is_foreign", lambda self, *, is_empty: False)]
@@ -143,6 +153,7 @@ BUGS: dict[str, Callable[[], list[Replaced]]] = {
         sent_is_acknowledged,
         offset_of_a_copy,
         stranger_is_followed,
+        sentinel_is_an_operator,
     )
 }
 

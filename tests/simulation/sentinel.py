@@ -11,6 +11,7 @@ from tests.simulation.world import SimulatedWorld
 HOST = "sentinel"
 _TICK_MS = 100
 _ABORT_MS = 4_000
+_NAME = b"sentinel-5e7a0b1c-cmd"
 
 
 @dataclass
@@ -31,7 +32,8 @@ class Seen:
 class Sentinel:
     """Watches servers, as a majority of Sentinels does that agree.
 
-    primary: the port that clients are told. switches: how often another one was chosen.
+    primary: the port that clients are told. switches: how often another one was chosen. wavers: how likely it is that a
+    failover is given up at each of its steps, as by a leader that ends, is cut off or runs out of time.
     """
 
     def __init__(self, world: SimulatedWorld, ports: tuple[int, ...], down_ms: int, info_ms: int) -> None:
@@ -39,6 +41,7 @@ class Sentinel:
         self.primary = ports[0]
         self.seen = {port: Seen() for port in ports}
         self.switches = 0
+        self.wavers = 0.0
         self._target: int | None = None
         self._since_ms = 0
         self._next_ms = 0
@@ -87,6 +90,19 @@ class Sentinel:
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
+    def fail_over(self) -> None:
+        """Begin a failover because an operator says so."""
+        if self._target is None:
+            self._begin()
+
+    def _gives_up(self, step: str) -> bool:
+        if not self.wavers or self.world.chance.random() >= self.wavers:
+            return False
+        self._note(f"gives up: {step}")
+        self._target = None
+        self._next_ms = self.world.now_ms + self.world.chance.choice((100, 500, 2_000))
+        return True
+
     def _tick(self) -> None:
         self.world.later(_TICK_MS, self._tick)
         now_ms = self.world.now_ms
@@ -124,17 +140,24 @@ class Sentinel:
         self._target = min(candidates)[-1]
         self._since_ms = self.world.now_ms
         self._note(f"{self.primary} is down; promotes {self._target} of {sorted(candidates)}")
-        self._send(self._target, None)
+        if not self._gives_up("nobody was told"):
+            self._send(self._target, None)
+            self._gives_up(f"{self._target} was told")
 
     def _look_at_promotion(self, target: int) -> None:
         seen = self.seen[target]
         if seen.info.get("role") == "master" and seen.at_ms > self._since_ms:
+            if self._gives_up(f"{target} is a primary"):
+                return
             self._note(f"{target} is the primary")
+            before = self.primary
             self.primary, self._target = target, None
             self.switches += 1
             for other in self.seen.values():
                 other.told_ms = -10_000
             self._correct_others(at_once=True)
+            if self._gives_up(f"others were told of {target}; clients are told of {before} again"):
+                self.primary = before
         elif self.world.now_ms - self._since_ms > _ABORT_MS:
             self._note(f"gives up the promotion of {target}")
             self._target = None
@@ -144,6 +167,8 @@ class Sentinel:
 
     def _correct_others(self, at_once: bool = False) -> None:
         for port, seen in self.seen.items():
+            if at_once and self.wavers and self.world.chance.random() < self.wavers / 2:
+                continue  # it is told later, or by a Sentinel that knows another primary
             info = seen.info
             if port == self.primary or not info or not self._is_up(port):
                 continue
@@ -158,9 +183,13 @@ class Sentinel:
         where = b"NO ONE" if primary is None else b"127.0.0.1 %d" % primary
         self._note(f"tells {port}: SLAVEOF {where.decode()}")
         requests: list[Request] = [
-            [b"MULTI"], [b"SLAVEOF", *where.split()], [b"CONFIG", b"REWRITE"], [b"CLIENT", b"KILL", b"TYPE", b"normal"],
+            [b"CLIENT", b"SETNAME", _NAME],
+            [b"MULTI"],
+            [b"SLAVEOF", *where.split()],
+            [b"CONFIG", b"REWRITE"],
+            [b"CLIENT", b"KILL", b"TYPE", b"normal"],
             [b"EXEC"],
-        ]  # fmt: skip
+        ]
 
         send_once(self.world, HOST, port, requests)
 

@@ -18,8 +18,11 @@ class SimulatedNode(Node):
     """A server of a simulated world.
 
     is_off: its machine has no power, or is gone. has_lost: it lacks what its disk has lost, and has not got it from its
-    primary yet; said of one that has ended, too. began_with_loss: this process began so.
+    primary yet; said of one that has ended, too. began_with_loss: this process began so. is_emptied: it began with
+    nothing, as a primary.
     """
+
+    is_emptied = False
 
     world: SimulatedWorld
 
@@ -64,6 +67,8 @@ class SimulatedNode(Node):
     def _note_taken(self) -> None:
         wire = getattr(self.network, "wire", None)
         is_lacking = wire is not None and wire.server.began_with_loss and wire.server.has_lost
+        if is_lacking and not self.has_lost and wire is not None and wire.server.is_emptied:
+            self.world.replaced.append(f"the data of {self.port} were replaced by those of {wire.server.port}")
         if is_lacking and not self.has_lost:
             self.world.note("has the state of a server whose disk has lost something")
         self.has_lost = self.began_with_loss = is_lacking
@@ -150,6 +155,7 @@ class SimulatedNode(Node):
         assert not self.is_alive
         after = SimulatedNode(world, self.port, disk or self.disk.kill(), **self.options)
         after.has_lost = after.began_with_loss = self.has_lost
+        after.is_emptied = self.is_emptied and self.has_lost
         for wire in world.net.wires:
             if wire.is_dark and (wire.server is self or wire.owner is self):
                 world.later(world.chance.randrange(1_500), wire.light)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tests.replication.cluster import is_level, state_of
 from tests.simulation.clients import Actor, Consumer, Counter, Other, Producer
-from tests.simulation.faults import INCIDENTS, Faults
+from tests.simulation.faults import INCIDENTS, WAVERING, Faults
 from tests.simulation.ledger import Broken, Ledger
 from tests.simulation.network import Host
 from tests.simulation.sentinel import Sentinel
@@ -102,7 +102,12 @@ class Simulation:
                 self._add(kind, name, chance.choice(hosts), 2)
         if chance.random() < 0.7:
             self._add(Other, "noise", chance.choice(hosts[:2]), 0)
-        self.faults.plan(self.length_ms, pick(chance, (1, 3), (2, 3), (3, 2), (5, 1)), incidents)
+        if incidents is WAVERING:
+            self.length_ms *= 2
+            self.sentinel.wavers = chance.choice((0.2, 0.5, 0.8))
+            self.faults.plan(self.length_ms, 10, incidents)
+        else:
+            self.faults.plan(self.length_ms, pick(chance, (1, 3), (2, 3), (3, 2), (5, 1)), incidents)
 
     def _add(self, kind: type[Actor], name: str, host: Host, wanted: int) -> None:
         actor = kind(self.world, self.sentinel, self.ledger, name, host, wanted)
@@ -144,6 +149,8 @@ class Simulation:
             node.own_clock.skew_ms = 0  # what is hidden depends on the time
             if node.engine.state.stats.internal_errors:
                 raise Broken(f"{node.port} had an internal error")
+        if self.world.replaced:
+            raise Broken(self.world.replaced[0])
         expected = state_of(primary)
         for node in nodes:
             if node is not primary and (found := state_of(node)) != expected:

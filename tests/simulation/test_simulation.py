@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.simulation.faults import INCIDENTS
+from tests.simulation.faults import INCIDENTS, WAVERING
 from tests.simulation.planted import BUGS, planted
 from tests.simulation.simulation import simulate
 
@@ -15,12 +15,13 @@ from tests.simulation.simulation import simulate
 SEEDS_MAX = 200
 FOUND_BY = [
     ("older_history", INCIDENTS, 27),
-    ("partial_across_promotion", INCIDENTS, 34),
+    ("partial_across_promotion", INCIDENTS, 83),
     ("name_in_a_note", INCIDENTS, 5),
-    ("early_acknowledgement", ["crash everyone"], 68),
-    ("duplicate_without_offset", ["isolate", "stop", "crash", "crash everyone"], 79),
+    ("early_acknowledgement", ["crash everyone"], 4),
+    ("duplicate_without_offset", ["isolate", "stop", "crash", "crash everyone"], 311),
     ("stranger_is_followed", ["empty"], 4),
-    ("sent_is_acknowledged", ["isolate", "stop", "crash"], 8),
+    ("sentinel_is_an_operator", WAVERING, 24),
+    ("sent_is_acknowledged", ["isolate", "stop", "crash"], 27),
 ]
 
 

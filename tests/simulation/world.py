@@ -37,7 +37,8 @@ class SimulatedWorld(World):
     """Servers, clients and a network whose events stand in one queue.
 
     lines: the history so far. ring_bytes: the backlog of each server. disks_ms: how slow a disk is, by port.
-    has_bad_disk: a disk has failed, so replicas may have to take the whole state anew.
+    has_bad_disk: a disk has failed, so replicas may have to take the whole state anew. replaced: data that a server has
+    lost because it took those of one that had come back empty.
     """
 
     has_bad_disk = False
@@ -48,6 +49,7 @@ class SimulatedWorld(World):
         self.soon = Soon(self)  # type: ignore[assignment]
         self.net = Net(self)
         self.lines: list[str] = []
+        self.replaced: list[str] = []
         self.ring_bytes = 1_000_000
         self.disks_ms: dict[int, int] = {}
         self.where = ""

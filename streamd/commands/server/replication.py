@@ -15,6 +15,8 @@ _ADMIN = "admin noscript stale"
 _PORT_MAX = 65_535
 # A name or address of a machine. It stands in lines of INFO and the log, which it must not break.
 _HOST: Final = re.compile(rb"[\w.:%\[\]-]{0,255}")
+# How a Sentinel names the connection on which it sends commands.
+_SENTINEL: Final = re.compile(rb"sentinel-[0-9a-f]{8}-cmd")
 
 
 @command("ROLE", arity=1, flags="noscript loading stale fast", since="2.8.12", complexity="O(1)", group="server",
@@ -36,7 +38,8 @@ def _follow(context: Context, args: list[bytes]) -> Reply:
     if _HOST.fullmatch(args[1]) is None:
         raise CommandError("ERR Invalid master host")
     host = args[1].decode("utf-8", "surrogateescape")
-    return "OK" if replication.follow(host, port) else "OK Already connected to specified master"
+    is_automatic = _SENTINEL.fullmatch(context.client.name) is not None
+    return "OK" if replication.follow(host, port, is_automatic) else "OK Already connected to specified master"
 
 
 @command(
