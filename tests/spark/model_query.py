@@ -66,8 +66,6 @@ class Query:
         self.task.properties = {QUERY_ID: "q", BATCH_ID: str(number)}
         if self.foreach is not None:
             named = {"sinkId": "me", "sinkBatch": self.foreach.format(number), **given}
-            if named.get("exactlyOnce") == "none":
-                del named["sinkBatch"]
             writer = StreamdBatchWriter(parse_options(named), COLUMNS, False)
             report = writer.write(batch(rows))
             if crash != "written":
