@@ -184,7 +184,7 @@ def _marks(offset: Any) -> dict[str, dict[str, Any]]:
     """Return the marks in an offset of this source, from Spark's progress; {} for an offset of another source."""
     try:
         loaded = json.loads(offset) if isinstance(offset, str) else offset
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(loaded, dict) or not all(isinstance(mark, dict) and "id" in mark for mark in loaded.values()):
         return {}

@@ -43,7 +43,7 @@ def streams_read(checkpoint: str | None, place: str) -> frozenset[str]:
     for line in lines:
         try:
             offset = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         marks = offset.items() if isinstance(offset, dict) else ()
         found.update(stream for stream, mark in marks if isinstance(mark, dict) and mark.get("at") == place)

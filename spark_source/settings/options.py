@@ -260,7 +260,7 @@ def parse_offsets_option(text: str) -> str | dict[str, str]:
         return text.lower()
     try:
         loaded = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError from None
     if not isinstance(loaded, dict) or not loaded:
         raise ValueError
@@ -285,7 +285,7 @@ def parse_moments_option(text: str) -> int | dict[str, int]:
         return parse_moment_ms(text)
     try:
         loaded = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError from None
     if not loaded:
         raise ValueError

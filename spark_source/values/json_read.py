@@ -30,6 +30,12 @@ class Number(str):
     __slots__ = ()
 
 
+class _Piece(str):
+    """A part of a text that is JSON already."""
+
+    __slots__ = ()
+
+
 def is_nested(kind: pa.DataType) -> bool:
     """Return whether a column of this type is read from, and written as, JSON."""
     return bool(pa.types.is_nested(kind))
@@ -185,7 +191,7 @@ class _Reading:
         for item, owner in zip(items, owners, strict=True):
             try:
                 made.append(None if item is MISSING else VariantVal.parseJson(_text(item)))
-            except (ValueError, ArithmeticError):
+            except (ValueError, ArithmeticError, RecursionError):
                 self.bad.add(owner)
                 made.append(None)
         parts = {
@@ -240,16 +246,30 @@ def _refuse(word: str) -> NoReturn:
 
 
 def _text(item: object) -> str:
-    """Return parsed JSON as text again."""
-    if isinstance(item, Number):
-        return str(item)
-    if isinstance(item, str):
-        return encode_basestring(item)
-    if isinstance(item, dict):
-        return "{" + ",".join(f"{encode_basestring(key)}:{_text(value)}" for key, value in item.items()) + "}"
-    if isinstance(item, list):
-        return "[" + ",".join(map(_text, item)) + "]"
-    return {None: "null", True: "true", False: "false"}[item]  # type: ignore[index]
+    """Return parsed JSON as text again, however deeply it is nested."""
+    pieces: list[str] = []
+    todo: list[object] = [item]  # last first, with pieces of text between the items
+    while todo:
+        one = todo.pop()
+        if isinstance(one, _Piece | Number):
+            pieces.append(str(one))
+        elif isinstance(one, str):
+            pieces.append(encode_basestring(one))
+        elif isinstance(one, dict):
+            todo.append(_Piece("}"))
+            for at, (key, value) in reversed(list(enumerate(one.items()))):
+                todo += (value, _Piece(f"{',' if at else '{'}{encode_basestring(key)}:"))
+            if not one:
+                todo.append(_Piece("{"))
+        elif isinstance(one, list):
+            todo.append(_Piece("]"))
+            for at, value in reversed(list(enumerate(one))):
+                todo += (value, _Piece("," if at else "["))
+            if not one:
+                todo.append(_Piece("["))
+        else:
+            pieces.append({None: "null", True: "true", False: "false"}[one])  # type: ignore[index]
+    return "".join(pieces)
 
 
 def entry_json(fields: Sequence[bytes]) -> str:

@@ -191,4 +191,7 @@ def _floating(value: float) -> str:
 def _variant(value: dict[str, bytes]) -> str:
     from pyspark.sql.types import VariantVal
 
-    return VariantVal(value["value"], value["metadata"]).toJson()
+    try:
+        return VariantVal(value["value"], value["metadata"]).toJson()
+    except RecursionError:  # (Spark's function calls itself for each level.)
+        raise BadRow("a variant has more levels than can be written as JSON") from None

@@ -48,6 +48,9 @@ RESERVED: dict[str, DataType] = {
 NESTED: tuple[type[DataType], ...] = (StructType, ArrayType, MapType, VariantType)
 """Types that a field holds as JSON, with valueFormat=json."""
 
+LEVELS_MAX = 63
+"""Structs, arrays and maps within each other: Arrow hands over no more."""
+
 CASTABLE = (
     StringType, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType,
     DateType, TimestampType, TimestampNTZType, *TIMES,
@@ -93,12 +96,27 @@ def check_user_schema(schema: StructType, value_format: str = "text") -> None:
 
 def unusable(kind: DataType, value_format: str) -> str | None:
     """Return the reason why a column of a type cannot be a field, or None."""
+    if _is_too_deep(kind):
+        return f"{kind.typeName()} has parts within parts of more than {LEVELS_MAX} levels, as many as Arrow takes"
+    return _doubt(kind, value_format)
+
+
+def _is_too_deep(kind: DataType) -> bool:
+    parts = [kind]
+    for _ in range(LEVELS_MAX):
+        parts = [one for part in parts for one in _parts(part)]
+        if not parts:
+            return False
+    return any(isinstance(one, NESTED) for one in parts)
+
+
+def _doubt(kind: DataType, value_format: str) -> str | None:
     shown = kind.simpleString()
     if isinstance(kind, NESTED):
         if value_format != "json":
             return f"{shown} is JSON in its field: set valueFormat=json, or use a string with from_json or to_json"
         for part in _parts(kind):
-            doubt = unusable(part, value_format)
+            doubt = _doubt(part, value_format)
             if doubt:
                 return f"{shown} has a part of type {doubt}"
         return None

@@ -198,7 +198,7 @@ class Rows:
     def _drop_dead_ends(self) -> None:
         """Leave out the first and the last rows without entries."""
         while self.stretches and not self._live_in(self.stretches[0], self.stretches[0].low):
-            self._drop_first_row()
+            self._leave_out_first_row()
         while self.stretches and not self._live_in(self.stretches[-1], self.stretches[-1].high - 1):
             stretch = self.stretches[-1]
             self.blocks.forget(stretch.file, stretch.high - 1)
@@ -210,7 +210,11 @@ class Rows:
             self.end = -1
 
     def _drop_first_row(self) -> None:
-        """Leave out the first row, with what it still has."""
+        """Leave out the first row, with what it still has, and the rows without entries behind it."""
+        self._leave_out_first_row()
+        self._drop_dead_ends()
+
+    def _leave_out_first_row(self) -> None:
         stretch = self.stretches[0]
         self.live -= self._live_in(stretch, stretch.low)
         self.blocks.forget(stretch.file, stretch.low)
@@ -220,7 +224,6 @@ class Rows:
             del self.stretches[0]
         else:
             stretch.drop_first()
-        self._drop_dead_ends()
 
     def _skip(self, entries: int) -> None:
         """Delete the first entries, no more than the first row has."""

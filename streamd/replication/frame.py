@@ -137,16 +137,17 @@ class FrameReader:
 
     def _next(self) -> Frame | Ask | Time | None:
         data = self._data
+        if data[:1] == b"\n":  # lines that keep the connection alive
+            del data[: len(data) - len(data.lstrip(b"\n"))]
+            self._wanted = 0
+            if not data:
+                return None
         end = data.find(b"\n", 0, LINE_BYTES_MAX)
         if end < 0:
             if len(data) >= LINE_BYTES_MAX:
                 raise FrameError("a line is too long")
             self._wanted = len(data)
             return None
-        if not end:  # lines that keep the connection alive
-            del data[: len(data) - len(data.lstrip(b"\n"))]
-            self._wanted = 0
-            return self._next() if data else None
         line = bytes(data[:end])
         said = _said(line)
         if said is not None:

@@ -178,3 +178,19 @@ def test_what_comes_back_from_a_compressed_block_is_packed_as_it_was(tmp_path: o
     assert cold.memory_bytes == before
     assert all(one.raw_bytes for one in group)
     assert all(one.raw_bytes for one in cold.segments)
+
+
+@pytest.mark.parametrize("ending", ["delete", "trim"])
+def test_thousands_of_rows_without_entries_go_when_the_first_entry_goes(tmp_path: object, ending: str) -> None:
+    store = cold_store(str(tmp_path))
+    log = Log(1, store)
+    ids = [n << 64 for n in range(1, 3_003)]
+    for one in ids:
+        log.append(one, [b"f", b"v"])
+    move(store, log, 3_001, 1)
+    log.delete_recorded(ids[1:-9])
+    if ending == "delete":
+        log.delete_recorded(ids[:1])
+    else:
+        assert log.trim_to_length(9, False, 0) == 1
+    assert [one for one, _ in waiting(lambda: [*log.iterate()])] == ids[-9:]

@@ -120,7 +120,10 @@ def from_json(text: bytes | str, left_ms: int = -1) -> Message:
     negative, the message does not expire, and has the expiry that is stored.
     Some brokers write `topicName` and `retained` for `topic` and `retain`.
     """
-    fields = json.loads(text)
+    try:
+        fields = json.loads(text)
+    except RecursionError:
+        raise ValueError("a stored message is nested too deeply") from None
     try:
         correlation = fields.get("correlationData")
         expiry_s = fields.get("msgExpiryInterval")

@@ -45,6 +45,6 @@ class Iterator:
             log, uid, pattern, generation, at, floor_ms = json.loads(text)
             iterator = cls(log, uid, pattern, generation, tuple(parse_id(one) for one in at), floor_ms)
             parse_filter(iterator.filter)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"an iterator that says what none can say ({error}): begin again with log.iterator()")
         return iterator

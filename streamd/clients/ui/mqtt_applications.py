@@ -51,7 +51,7 @@ def application_of(
 def _retries(text: bytes) -> int:
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0
     return max((one for one in said.values() if isinstance(one, int)), default=0) if isinstance(said, dict) else 0
 

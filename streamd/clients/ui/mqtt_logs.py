@@ -98,7 +98,7 @@ def _filters(fields: dict[bytes, bytes]) -> tuple[str, ...]:
     newest = max(_layout(fields), default=0)
     try:
         said = json.loads(fields.get(b"g%d" % newest, b""))["filters"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ("#",)
     return tuple(map(str, said)) if isinstance(said, list) else ("#",)
 
@@ -110,7 +110,7 @@ def _layout(fields: dict[bytes, bytes]) -> dict[int, int]:
         if field[:1] == b"g" and field[1:].isdigit():
             try:
                 shards = json.loads(value)["shards"]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
             if isinstance(shards, int):
                 found[int(field[1:])] = shards

@@ -281,7 +281,7 @@ def _number(text: bytes) -> int:
 def _object(text: bytes) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -78,17 +78,26 @@ class Source:
                 raise ValueError(f"{request[0]!r} is not among the commands that a page may send")
         if len(wanted) < 2:
             return self._send(wanted)
-        multi, *replies, together = self._send([("MULTI",), *wanted, ("EXEC",)])
-        if isinstance(together, list):
-            return together
-        if isinstance(multi, Exception):
-            return replies  # they were executed one by one
-        # A request that this user may not send makes EXEC refuse all of them: the others are sent again.
-        allowed = [request for request, reply in zip(wanted, replies, strict=True) if not isinstance(reply, Exception)]
-        if len(allowed) == len(wanted):
-            return self._send(wanted)
-        others = iter(self.ask_all(allowed))
-        return [reply if isinstance(reply, Exception) else next(others) for reply in replies]
+        refusals: list[Any] = [None] * len(wanted)
+        while len(allowed := [one for one, refused in zip(wanted, refusals, strict=True) if refused is None]) > 1:
+            multi, *replies, together = self._send([("MULTI",), *allowed, ("EXEC",)])
+            if isinstance(together, list):
+                replies = together
+                break
+            if isinstance(multi, Exception):
+                break  # they were executed one by one
+            # A request that this user may not send makes EXEC refuse all of them: the others are sent again.
+            if not any(isinstance(reply, Exception) for reply in replies):
+                replies = self._send(allowed)
+                break
+            said = iter(replies)
+            for at, refused in enumerate(refusals):
+                if refused is None and isinstance(reply := next(said), Exception):
+                    refusals[at] = reply
+        else:
+            replies = self._send(allowed)
+        found = iter(replies)
+        return [next(found) if refused is None else refused for refused in refusals]
 
     def change(self, *request: str | bytes | int) -> Any:
         """Return the reply to a request that changes something. Raises: SourceError, also without --allow-writes."""

@@ -237,3 +237,33 @@ def test_a_time_of_the_day_is_text_both_ways() -> None:
     schema = StructType([StructField("t", types.TimeType())])
     batch = pa.RecordBatch.from_arrays([column.slice(0, 1)], schema=arrow_schema(schema))
     assert b"01:02:03.500000" in next(RowEncoder(schema, (), "s").encode(batch)).payloads.to_pylist()[0]
+
+
+@pytest.mark.parametrize("depth", [1, 800, 100_000])
+def test_json_of_any_depth_becomes_text_or_a_row_that_does_not_fit(depth: int) -> None:
+    deep = "[" * depth + '{"a":[1,null,true],"b":{}}' + "]" * depth
+
+    rows, bad = read(StructType([StructField("a", StringType())]), '{"a":' + deep + "}", '{"a":[1]}')
+
+    assert (rows[0], bad) in (({"a": deep}, []), (None, [0]), ({"a": None}, [0]))
+    assert rows[1] == {"a": "[1]"}
+    assert bad == [] or depth > 800
+    rows, bad = read(VariantType(), deep, "[1]")
+    assert rows[1] is not None
+    assert bad in ([], [0])
+    assert bad == [] or depth > 1
+
+
+def test_a_type_of_more_levels_than_arrow_takes_is_refused() -> None:
+    def nested(levels: int) -> StructType:
+        kind: DataType = LongType()
+        for at in range(levels):
+            kind = ArrayType(kind) if at % 2 else StructType([StructField("a", kind)])
+        return StructType([StructField("x", kind)])
+
+    check_user_schema(nested(63), "json")
+    for levels in (64, 200):
+        with pytest.raises(OptionError, match="more than 63 levels"):
+            check_user_schema(nested(levels), "json")
+        with pytest.raises(OptionError, match="more than 63 levels"):
+            RowEncoder(nested(levels), (), "s", None, "json")

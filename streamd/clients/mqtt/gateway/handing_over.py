@@ -60,7 +60,7 @@ class HandingOver:
                         self._do(said)
                 except StoreFault as fault:
                     self._gateway.warn(str(fault))
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
                     self._gateway.warn(f"what another gateway tells was passed over: {error}")
 
     def _do(self, said: dict[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 V = TypeVar("V")
+_NOWHERE: Final = 2**31  # deeper than any topic
 
 
 class _Level(Generic[V]):
@@ -84,33 +85,38 @@ class RetainedTree(Generic[V]):
 
         Nothing is put or removed meanwhile.
         """
-        path = None if after is None else after.decode().split("/")
-        yield from self._matching(self._root, filter.split("/"), 0, path)
-
-    def _matching(self, level: _Level[V], names: list[str], at: int, after: list[str] | None) -> Iterator[V]:
-        """Yield what matches, from a level on. after: the topic to go on from, if this level is on the way to it."""
-        if at == len(names):
-            if level.value is not None and after is None:
+        names = filter.split("/")
+        open_at = len(names) - 1 if names[-1] == "#" else _NOWHERE
+        # Iterators over levels, one inside the other, and no calls: a topic may have 65,536 levels.
+        rest = None if after is None else after.decode().split("/")
+        walks: list[Iterator[tuple[_Level[V], list[str] | None]]] = [iter(((self._root, rest),))]
+        while walks:
+            found = next(walks[-1], None)
+            if found is None:
+                walks.pop()
+                continue
+            level, rest = found
+            at = len(walks) - 1
+            is_open = at >= open_at
+            if rest is None and level.value is not None and (is_open or at == len(names)):
                 yield level.value
-            return
-        name = names[at]
-        if name == "#":
-            yield from _all(level, at, after)
-        elif name == "+":
-            for one, rest in _below(level, at, after):
-                yield from self._matching(one, names, at + 1, rest)
-        elif (found := (level.below or {}).get(name)) is not None:
-            if after is None or at >= len(after) or name > after[at]:
-                yield from self._matching(found, names, at + 1, None)
-            elif name == after[at]:
-                yield from self._matching(found, names, at + 1, after)
+            if is_open:
+                walks.append(_below(level, at, rest))
+            elif at < len(names):
+                walks.append(_below(level, at, rest) if names[at] == "+" else _named(level, names[at], at, rest))
 
 
-def _all(level: _Level[V], at: int, after: list[str] | None) -> Iterator[V]:
-    if level.value is not None and after is None:
-        yield level.value
-    for one, rest in _below(level, at, after):
-        yield from _all(one, at + 1, rest)
+def _named(
+    level: _Level[V], name: str, at: int, after: list[str] | None
+) -> Iterator[tuple[_Level[V], list[str] | None]]:
+    """Yield the level below one with a name, if it does not come before the topic to go on from."""
+    found = (level.below or {}).get(name)
+    if found is None:
+        return
+    if after is None or at >= len(after) or name > after[at]:
+        yield found, None
+    elif name == after[at]:
+        yield found, after
 
 
 def _below(level: _Level[V], at: int, after: list[str] | None) -> Iterator[tuple[_Level[V], list[str] | None]]:

@@ -38,7 +38,10 @@ def parse_request(fields: list[bytes]) -> Request:
     """Return the request in the fields of an entry. Raises: ValueError."""
     found = dict(zip(fields[::2], fields[1::2], strict=False))
     name = found.get(b"id", b"").decode("utf-8", "replace")
-    said = json.loads(found.get(b"with", b"{}"))
+    try:
+        said = json.loads(found.get(b"with", b"{}"))
+    except RecursionError:
+        said = None
     if not _ID.fullmatch(name) or not isinstance(said, dict):
         raise ValueError("it has no id, or no object")
     return Request(name, found.get(b"do", b"").decode("utf-8", "replace"), said)
