@@ -51,6 +51,8 @@ def measure(target: Target, row: Row) -> Waited:
         replies = Replies(sock)
         for _ in batch:
             replies.reply()
+    if row.make_ready is not None:
+        row.make_ready(target)
     pieces = list(row.send())
     here, there = multiprocessing.Pipe()
     # (A process of its own: a thread would wait for the one that reads the reply.)

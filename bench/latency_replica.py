@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.client import ask, load, request
+from bench.journal_shapes import Shape
 from bench.servers import Target
 
 _LOAD = ("XADD", "load", "MAXLEN", "~", "100000", "*", "f", "v" * 64)
@@ -26,13 +27,24 @@ def copy_from_primary(target: Target, options: tuple[str, ...], size: int) -> st
     with Target(target.kind, options) as primary:
         with primary.connect() as sock:
             load(sock, [request("XADD", "s", f"{number}-1", "f", "v" * 20) for number in range(1, size + 1)])
-        with target.connect() as sock:
-            started = time.monotonic()
-            ask(sock, "REPLICAOF", "127.0.0.1", primary.port)
-        _wait_for_link(target)
-        took_s = time.monotonic() - started
-        with target.connect() as sock:
-            ask(sock, "REPLICAOF", "NO", "ONE")
+        return _take_copy(target, primary)
+
+
+def copy_of_shape(target: Target, options: tuple[str, ...], shape: Shape, count: int) -> str:
+    """The same with a primary whose journal has that shape, of so many requests."""
+    with Target(target.kind, options) as primary:
+        shape.write(primary, count)
+        return _take_copy(target, primary)
+
+
+def _take_copy(target: Target, primary: Target) -> str:
+    with target.connect() as sock:
+        started = time.monotonic()
+        ask(sock, "REPLICAOF", "127.0.0.1", primary.port)
+    _wait_for_link(target)
+    took_s = time.monotonic() - started
+    with target.connect() as sock:
+        ask(sock, "REPLICAOF", "NO", "ONE")
     return f"it had the copy after {took_s:.1f} s"
 
 

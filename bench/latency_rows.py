@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench.client import ask, request
-from bench.latency_replica import copy_from_primary, copy_to_replica
+from bench.journal_shapes import SHAPES, Shape
+from bench.latency_replica import copy_from_primary, copy_of_shape, copy_to_replica
 from bench.servers import Target
 
 PIECE_BYTES = 16 * 1024
@@ -18,8 +19,9 @@ class Row:
     """One row: a client's requests, and how long another one may wait, in ms.
 
     wanted_ms: None for no longer than redis-server.
-    prepare: requests that are executed before, each time. times: number of runs; one if they change the data.
-    wait: called in place of requests; returns a remark when the work is done.
+    prepare: requests that are executed before, each time. make_ready: called behind these, before others send PING.
+    times: number of runs; one if they change the data. wait: called in place of requests; returns a remark when the
+    work is done.
     options: of the server, for a row that has one of its own.
     """
 
@@ -28,6 +30,7 @@ class Row:
     wanted_ms: float | None = 20
     prepare: Callable[[], Iterable[bytes]] = tuple
     times: int = 3
+    make_ready: Callable[[Target], None] | None = None
     wait: Callable[[Target], str] | None = None
     options: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("streamd", "redis-server")
@@ -150,7 +153,32 @@ def background_rows(size: int) -> list[Row]:
             wait=lambda target: copy_from_primary(target, JOURNAL, size)),
         Row("(as many keys that end in one second)", wait=_expire, prepare=once(keys), times=1),
         Row("(as many idempotent IDs that expire)", wait=_sweep, prepare=once(iids), times=1, kinds=("streamd",)),
+        *(load_row(shape, size // 5) for shape in SHAPES),
+        *(copy_row(shape, size // 5) for shape in (SHAPES[0], SHAPES[7])),
     ]  # fmt: skip
+
+
+def load_row(shape: Shape, count: int) -> Row:
+    """Return the row of a start on a journal of a shape, of so many requests."""
+    return Row(
+        f"(loading {count:,} at a start: {shape.name})",
+        make_ready=lambda target: shape.write(target, count),
+        wait=_restart,
+        times=1,
+        options=JOURNAL,
+        kinds=("streamd",),
+    )
+
+
+def copy_row(shape: Shape, count: int) -> Row:
+    """Return the row of a replica that takes a copy of such a journal."""
+    return Row(
+        f"(a copy of {count:,} of another server's: {shape.name})",
+        wait=lambda target: copy_of_shape(target, JOURNAL, shape, count),
+        times=1,
+        options=JOURNAL,
+        kinds=("streamd",),
+    )
 
 
 def _info(sock, section: str, field: str) -> str:  # type: ignore[no-untyped-def]

@@ -103,7 +103,7 @@ class Target:
 
         wait: return only when it answers.
         """
-        self._end()
+        self.end()
         self._start(wait)
 
     def _wait_for_pong(self) -> None:
@@ -158,10 +158,11 @@ class Target:
 
     def stop(self) -> None:
         """End the server and remove its directory."""
-        self._end()
+        self.end()
         self._directory.cleanup()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the server; its directory stays."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

@@ -10,9 +10,10 @@ from streamd.durability.old_redis import for_old_redis
 from streamd.durability.segment_check import Named, SegmentReport, TrialSegments, examine_segments, names_segments
 from streamd.durability.tally import Tally, commands_of
 from streamd.journal import manifest as manifests
-from streamd.journal.file_reader import Bare, FileReader, Parsed, parse_body
+from streamd.journal.file_reader import Bare, FileReader
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import INCREMENT, Manifest, Part
+from streamd.journal.parsing import Parsed, parse_body
 from streamd.journal.record import encode_command, encode_select
 from streamd.journal.recovery import read_manifest
 from streamd.journal.salvage import Gap, Salvage

@@ -19,11 +19,12 @@ from streamd.durability.check import (
 from streamd.durability.segment_check import TrialSegments
 from streamd.durability.tally import Tally, legible
 from streamd.journal import manifest as manifests
-from streamd.journal.file_reader import Bare, FileReader, Incomplete, Malformed, Parsed, parse_one, parse_unit
+from streamd.journal.file_reader import Bare, FileReader
 from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import Manifest, Part
 from streamd.journal.mending import Change, change, filling, free_name, stamp
+from streamd.journal.parsing import Incomplete, Malformed, Parsed, parse_one, parse_unit
 from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_run, encode_select
 from streamd.journal.salvage import Gap, Salvage
 

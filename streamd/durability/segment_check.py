@@ -9,7 +9,8 @@ from streamd.cold.files import SegmentFile, SegmentFiles
 from streamd.cold.format import Damaged, Unreadable
 from streamd.cold.whole_file import blocks_of
 from streamd.journal.cold_records import COLD
-from streamd.journal.file_reader import Bare, Parsed
+from streamd.journal.file_reader import Bare
+from streamd.journal.parsing import Parsed
 
 
 class SegmentFault(NamedTuple):

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.journal.file_reader import Bare, Incomplete, Malformed, Parsed, parse_command
+from streamd.journal.file_reader import Bare
 from streamd.journal.notes import FUNCTION
+from streamd.journal.parsing import Incomplete, Malformed, Parsed, parse_command
 from streamd.journal.words import bare_commands
 from streamd.stream.entry_id import parse_id
 

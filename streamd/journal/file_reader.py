@@ -1,15 +1,28 @@
 """Reading one file of the journal: its verified pieces in order, up to its end or to its first fault."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from xxhash import xxh32_hexdigest
 
 from streamd.base.filesystem import READ_BYTES, File, read_exactly
-from streamd.journal.record import CUT_LINE, DATABASES_LINE, decode_first_line, decode_note, newer_format, run_hash
+from streamd.journal.parsing import (
+    NOTHING,
+    ForeignCommands,
+    Incomplete,
+    Malformed,
+    Parsed,
+    parse_body,
+    parse_command,
+    parse_unit,
+    parsing,
+)
+from streamd.journal.record import CUT_LINE, DATABASES_LINE, decode_first_line, newer_format, run_hash
 
 LINE_BYTES_MAX: Final = 1024
+# Between two pieces so many bytes outside of runs are looked at.
+_FOREIGN_BYTES: Final = 16 * 1024
 RDB_ADVICE: Final = (
     "streamd reads journals of commands: let the redis-server that wrote it run CONFIG SET aof-use-rdb-preamble no,"
     " then BGREWRITEAOF"
@@ -20,18 +33,9 @@ _RUN: Final = re.compile(rb"#streamd (run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,1
 _RUN_LINE: Final = re.compile(_RUN.pattern.replace(b"[0-9a-f]+", b".+"), re.DOTALL)
 _DIGEST_DIGITS: Final = 8
 _MARK: Final = re.compile(rb"#streamd (synced|end) (\d{1,19}) ([0-9a-f]{16})")
-_LINES_OF_NOTES: Final = re.compile(rb"#streamd (note|more) ([\x21-\x7e ]*)\n")
 _NOT_BEGUN: Final = "a line of streamd's stands in a part of the file that streamd has not begun"
 _TEXT: Final = re.compile(rb"[\x20-\x7e\t\r]*")
 _LIKE_A_LINE_OF_OURS: Final = re.compile(rb"[0-9a-f]{15}|streamd|each run names|its database")
-
-
-class Incomplete(Exception):
-    """The bytes end inside a command."""
-
-
-class Malformed(Exception):
-    """The bytes are no command; the message says why."""
 
 
 class Trouble(NamedTuple):
@@ -62,20 +66,6 @@ class Bare(NamedTuple):
         for _ in range(number):
             _, at = parse_command(self.data, at)
         return self.offset + at
-
-
-class Parsed(NamedTuple):
-    """Commands and notes; a note's first word begins with `#`, its second is its database.
-
-    places: the offset of each in the file.
-    """
-
-    commands: list[list[bytes]]
-    places: list[int]
-
-    def place_of(self, number: int) -> int:
-        """Return the offset in the file of the command with this number, counted from 0."""
-        return self.places[number]
 
 
 class Extent(NamedTuple):
@@ -115,7 +105,7 @@ class FileReader:
         return self.salt is not None
 
     def pieces(self) -> Iterator[Bare | Parsed]:
-        """Yield the commands and notes of the file in pieces, in order."""
+        """Yield the commands and notes of the file in pieces, in order; NOTHING where finding some takes long."""
         while self.trouble is None and self.offset < self.size:
             head = self._take(self.offset, LINE_BYTES_MAX)
             first = head[:1]
@@ -143,6 +133,7 @@ class FileReader:
         line = head[:end]
         if not line.startswith(b"#streamd "):
             self._comment(line)
+            yield NOTHING
         elif self.ours and (found := _RUN_LINE.fullmatch(line)) and _are_digests(found[5] or b""):
             yield from self._run(found, end + 1)
         elif (salt := decode_first_line(head[: end + 1])) is not None:
@@ -181,10 +172,10 @@ class FileReader:
     def _run(self, header: re.Match[bytes], header_bytes: int) -> Iterator[Bare | Parsed]:
         start = self.offset + header_bytes
         length = int(header[2])
-        body = self._take(start, length)
+        body = yield from self._body(start, length)
         notes = header[1] == b"mix"
         if len(body) == length and self._hash(body, header[4]) == header[3]:
-            piece = parse_body(body, start) if notes else Bare(body, start)
+            piece = (yield from parsing(body, start)) if notes else Bare(body, start)
             if isinstance(piece, str):
                 self._stop(piece)
                 return
@@ -203,28 +194,39 @@ class FileReader:
         cut = start + whole if whole else self.offset
         self.trouble = Trouble(cut, torn, whole > 0, detail)
 
+    def _body(self, start: int, length: int) -> Generator[Parsed, None, bytes]:
+        """Return the bytes of a run's body, a part at a time if they are many; fewer at the end of the file."""
+        if length <= READ_BYTES:
+            return self._take(start, length)
+        parts: list[bytes] = []
+        for at in range(start, min(start + length, self.size), READ_BYTES):
+            parts.append(self.read(at, min(READ_BYTES, start + length - at)))
+            yield NOTHING
+        return b"".join(parts)
+
     # -- what redis-server wrote ----------------------------------------------------------------------------------
 
     def _foreign_commands(self) -> Iterator[Parsed]:
         """Yield commands outside of runs, some at a time, up to the next `#` line; MULTI ... EXEC stay together."""
-        want = READ_BYTES
         self.names_databases = False
+        commands = ForeignCommands()
+        at, want = self.offset, _FOREIGN_BYTES
         while True:
-            data = self._take(self.offset, want)
-            at_end = self.offset + len(data) >= self.size
-            found, used, problem = _parse_foreign(data, self.offset)
-            if found.commands:
-                yield found
-                self.offset += used
+            data = self._take(at, want)
+            at_end = at + len(data) >= self.size
+            found, used, problem = commands.take(data, at)
+            at += used
+            yield found if found.commands else NOTHING
+            self.offset = at if commands.is_closed else commands.begun_at
             if isinstance(problem, Malformed):
                 self._stop(str(problem))
                 return
-            if problem is None and (at_end or data[used : used + 1]):
+            if problem is None and commands.is_closed and (at_end or data[used : used + 1]):
                 return
             if at_end:
                 self._stop("the last record is incomplete", torn=True)
                 return
-            want = READ_BYTES if found.commands else want * 2
+            want = _FOREIGN_BYTES if used else want * 2
 
     def cut_before(self, place: int) -> tuple[int, bool]:
         """Return `(offset of the cut, whether it is inside a run)` that removes the unit with the command at `place`.
@@ -233,8 +235,9 @@ class FileReader:
         """
         header = _RUN.match(self._take(self.offset, LINE_BYTES_MAX))
         if header is None:
-            _, used, _ = _parse_foreign(self._take(self.offset, place - self.offset), self.offset)
-            return self.offset + used, False
+            commands = ForeignCommands()
+            _, used, _ = commands.take(self._take(self.offset, place - self.offset), self.offset)
+            return self.offset + used if commands.is_closed else commands.begun_at, False
         start = self.offset + header.end() + 1
         whole = _whole_units(self._take(start, place - start), header[5] or b"")
         return (start + whole, True) if whole else (self.offset, False)
@@ -316,83 +319,6 @@ class FileReader:
         return self._window[at : at + length]
 
 
-# Of the commands behind a note, about.
-_SHORT_BYTES = 1_024
-
-
-def parse_command(data: bytes, at: int) -> tuple[list[bytes], int]:
-    """Return `(words, place of the next)` of the command at `at`. Raises: Incomplete, Malformed."""
-    count, at = _number(data, at, b"*")
-    if count == 0:
-        raise Malformed("a command has no words")
-    # (Most are short. If all lines between CRLF are what lengths and words would make, they are that.)
-    some = data[at : at + _SHORT_BYTES]
-    lines = some.split(b"\r\n", min(2 * count, _SHORT_BYTES))
-    words = lines[1:-1:2]
-    if len(words) == count and lines[:-1:2] == [b"$%d" % len(word) for word in words]:
-        return words, at + len(some) - len(lines[-1])
-    words = []
-    for _ in range(count):
-        length, at = _number(data, at, b"$")
-        end = at + length
-        if data[end : end + 2] != b"\r\n":
-            if end + 2 > len(data) and b"\r\n".startswith(data[end:]):
-                raise Incomplete
-            raise Malformed("a word does not end where its length says")
-        words.append(data[at:end])
-        at = end + 2
-    return words, at
-
-
-def _number(data: bytes, at: int, mark: bytes) -> tuple[int, int]:
-    if at >= len(data):
-        raise Incomplete
-    if data[at : at + 1] != mark:
-        raise Malformed(f"{data[at : at + 1]!r} stands where {mark!r} should")
-    end = data.find(b"\r\n", at, at + 24)
-    digits = data[at + 1 : end if end >= 0 else at + 24]
-    if end < 0 and len(data) < at + 24:
-        if digits and not digits.removesuffix(b"\r").isdigit() and digits != b"\r":
-            raise Malformed(f"{digits!r} is no length")
-        raise Incomplete
-    if end < 0 or not digits.isdigit() or (digits[:1] == b"0" and len(digits) > 1):
-        raise Malformed(f"{digits!r} is no length")
-    return int(digits), end + 2
-
-
-def parse_body(body: bytes, offset: int) -> Parsed | str:
-    """Return the commands and notes of a verified body at `offset`; a text if it cannot be parsed, which is a bug of
-    its writer.
-    """
-    parsed = Parsed([], [])
-    try:
-        at = 0
-        while at < len(body):
-            parsed.places.append(offset + at)
-            words, at = parse_one(body, at)
-            parsed.commands.append(words)
-    except (Incomplete, Malformed):
-        return "a run of records is whole, but no run that this version can read"
-    return parsed
-
-
-def parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
-    """Return `(words, place of the next)` of the command or note at `at`."""
-    if body[at : at + 1] != b"#":
-        return parse_command(body, at)
-    text = b""
-    while True:
-        line = _LINES_OF_NOTES.match(body, at)
-        if line is None:
-            if body.find(b"\n", at) < 0:
-                raise Incomplete
-            raise Malformed("a note is damaged")
-        text += line[2]
-        at = line.end()
-        if line[1] == b"note":
-            return decode_note(text), at
-
-
 def _are_digests(digits: bytes) -> bool:
     return len(digits) % _DIGEST_DIGITS == 0 and not digits.translate(None, b"0123456789abcdef")
 
@@ -413,48 +339,3 @@ def _whole_units(body: bytes, digests: bytes) -> int:
             return whole
         whole = end
     return whole
-
-
-def parse_unit(body: bytes, at: int) -> tuple[int, int]:
-    """Return `(number of its commands and notes, place of the next)` of the unit at `at`."""
-    words, at = parse_one(body, at)
-    count = 1
-    if words == [b"MULTI"]:
-        while words != [b"EXEC"]:
-            words, at = parse_one(body, at)
-            count += 1
-    return count, at
-
-
-def _parse_foreign(data: bytes, offset: int) -> tuple[Parsed, int, Incomplete | Malformed | None]:
-    """Return `(commands, number of their bytes, the fault behind)` of data at `offset`; no fault: a line or the end."""
-    found = Parsed([], [])
-    used = at = 0
-    multi: int | None = None
-    try:
-        while at < len(data) and (data[at : at + 1] != b"#" or multi is not None):
-            if data[at : at + 1] == b"#":
-                end = data.find(b"\n", at)
-                if end < 0:
-                    raise Incomplete
-                at = end + 1
-                continue
-            place = at
-            words, at = parse_command(data, at)
-            name = words[0].upper()
-            if name == b"MULTI" and multi is None:
-                multi = len(found.commands)
-            elif name == b"EXEC":
-                multi = None
-            else:
-                found.commands.append(words)
-                found.places.append(offset + place)
-            if multi is None:
-                used = at
-        if multi is not None:
-            raise Incomplete
-    except (Incomplete, Malformed) as problem:
-        if multi is not None:
-            del found.commands[multi:], found.places[multi:]
-        return found, used, problem
-    return found, used, None

@@ -1,24 +1,34 @@
 """Loading: applies the commands and notes of a journal, a slice at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
 from streamd.journal.alike import Shapes, are_alike
 from streamd.journal.cold_loading import NewerFormat
-from streamd.journal.file_reader import Bare, Parsed
+from streamd.journal.file_reader import Bare
 from streamd.journal.notes import NOTES
-from streamd.journal.record import encode_select
+from streamd.journal.parsing import NOTHING, Parsed
+from streamd.journal.record import encode_command, encode_select
 from streamd.journal.recovery import NewerError
-from streamd.journal.words import bare_commands
+from streamd.journal.words import PART_BYTES, bare_commands, bare_parts
 from streamd.resp.template import Column
 
-# Between two points where the loader can be interrupted it applies so much: two milliseconds at most. An entry that is
-# taken by columns weighs as many as it has words; another command as many as a few, and more with each of its words
-# (XCLAIM may name a hundred entries).
+# Between two points where the loader can be interrupted it works so much: two milliseconds at most. What is left of
+# that for the next piece counts on: most clients send no pipelines, and each of their commands is a piece.
+# An entry that is taken by columns weighs as many as it has words; another command as many as a few, and more with each
+# of its words (XCLAIM may name a hundred entries). Reading a piece weighs, too, each of its bytes a little, and each
+# command that had to be found word by word.
 _SLICE_WEIGHT: Final = 8_000
 _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
+_PIECE_WEIGHT, _PARSED_WEIGHT = 40, 24
+_BYTES_OF_ONE: Final = 128
+# What these take is up to values that are there, not to their words: a slice ends behind each of them.
+_OF_VALUES: Final = frozenset(
+    b"BITOP COPY GEORADIUS GEORADIUSBYMEMBER GEOSEARCHSTORE LINSERT LREM PFCOUNT PFMERGE SDIFFSTORE SINTERSTORE"
+    b" SORT SUNIONSTORE ZDIFFSTORE ZINTERSTORE ZRANGESTORE ZUNIONSTORE".split()
+)
 _FIRST_SELECT: Final = encode_select(0)
 # Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
@@ -81,33 +91,56 @@ class Loader:
         self._path, self._advice = path, advice
 
     def take(self, piece: Bare | Parsed) -> Iterator[None]:
-        """Apply a piece; yields after each slice of it. Raises: LoadError, DamagedError."""
-        is_whole = True
-        if isinstance(piece, Parsed):
-            commands = piece.commands
+        """Apply a piece; yields after each slice of work, of which this piece may be a part. Raises: LoadError,
+        DamagedError.
+        """
+        if piece is NOTHING:
+            self._weight = _SLICE_WEIGHT
+        elif isinstance(piece, Parsed):
+            self._weight += _PIECE_WEIGHT + _PARSED_WEIGHT * len(piece.commands)
+            if self._weight >= _SLICE_WEIGHT:
+                self._weight = 0
+                yield
+            yield from self._take_parts([(piece.commands, True)], piece)
         else:
             if piece.data.startswith(self._select):
                 # What a run says though it is so already; what follows is often of one shape.
                 at = len(self._select)
                 piece = Bare(piece.data[at:], piece.offset + at)
                 self.commands += 1
-            is_taken = self._take_columns(piece.data)
-            if not is_taken:
-                commands, is_whole = bare_commands(piece.data)
-                is_taken = is_whole and self._take_together(commands, len(piece.data))
-            if is_taken:
-                if self._weight >= _SLICE_WEIGHT:
-                    self._weight = 0
-                    yield
-                return
-        before, count, weight = self.commands, 0, 0
+            self._weight += _PIECE_WEIGHT + len(piece.data) // _BYTES_OF_ONE
+            if not self._take_columns(piece.data):
+                is_small = len(piece.data) <= PART_BYTES
+                yield from self._take_parts([bare_commands(piece.data)] if is_small else bare_parts(piece.data), piece)
+        if self._weight >= _SLICE_WEIGHT:
+            self._weight = 0
+            yield
+
+    def _take_parts(self, parts: Iterable[tuple[list[list[bytes]], bool]], piece: Bare | Parsed) -> Iterator[None]:
+        """Apply the commands of a piece, given in parts, each with whether all of its bytes are commands."""
+        done = 0  # of this piece
+        size_bytes = len(piece.data) if isinstance(piece, Bare) else 0
+        for commands, is_whole in parts:
+            if not (is_whole and size_bytes and self._take_together(commands, size_bytes)):
+                yield from self._take_each(commands, piece, done)
+            done += len(commands)
+            if not is_whole:
+                place = piece.place_of(done)
+                raise LoadError(self._path, place, "what stands here is no command", self._advice)
+            if size_bytes > PART_BYTES:  # to find a part takes as long as a slice
+                self._weight = 0
+                yield
+
+    def _take_each(self, commands: list[list[bytes]], piece: Bare | Parsed, done: int) -> Iterator[None]:
+        """Apply commands one by one, in front of which the piece has so many others."""
+        before, count, weight = self.commands - done, 0, self._weight
         words: list[bytes] = []
         try:
             for words in commands:
                 self._take(words)
                 weight += _COMMAND_WEIGHT + _WORD_WEIGHT * len(words)
                 count += 1
-                if weight >= _SLICE_WEIGHT:
+                if weight >= _SLICE_WEIGHT or words[0].upper() in _OF_VALUES:
                     self.commands += count
                     count = weight = 0
                     yield
@@ -123,11 +156,7 @@ class Loader:
         except NewerFormat as error:
             raise NewerError(self._path, piece.place_of(self.commands + count - before), str(error))
         self.commands += count
-        if not is_whole:
-            place = piece.place_of(self.commands - before)
-            raise LoadError(self._path, place, "what stands here is no command", self._advice)
-        if count >= 16:
-            yield
+        self._weight = weight
 
     def _take_columns(self, data: bytes) -> bool:
         """Return whether all records of a piece were taken because they are like those of one before."""
@@ -140,7 +169,10 @@ class Loader:
         return True
 
     def _take_together(self, records: list[list[bytes]], size_bytes: int) -> bool:
-        """Return whether all records of a piece were taken as entries of one stream, as most pieces are."""
+        """Return whether all records were taken as entries of one stream, as those of most pieces are.
+
+        size_bytes: that of their piece.
+        """
         count = len(records)
         if not are_alike(records):
             return False
@@ -148,6 +180,9 @@ class Loader:
             return False
         self.commands += count
         self._weight += count * len(records[0])
+        if size_bytes > PART_BYTES:
+            # They may be a part of the piece. (A template that they do not fit is compared with what it cuts.)
+            size_bytes = len(encode_command(records[0])) * count
         self._shapes.learn(records, size_bytes)
         return True
 

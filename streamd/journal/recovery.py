@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 from streamd.base.filesystem import File, FileSystem, write_all
 from streamd.journal import manifest as manifests
-from streamd.journal.file_reader import Bare, FileReader, Parsed, Trouble
+from streamd.journal.file_reader import Bare, FileReader, Trouble
 from streamd.journal.leftovers import Unnamed, leftovers
 from streamd.journal.manifest import Manifest, ManifestError, Part
 from streamd.journal.mending import Change, change, stamp
+from streamd.journal.parsing import Parsed
 from streamd.journal.record import CUT_LINE, encode_first_line
 
 _RESTORE: Final = "restore it, or move the directory away"

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from streamd.journal.file_reader import LINE_BYTES_MAX, Bare, FileReader, Parsed, Trouble, parse_body
+from streamd.journal.file_reader import LINE_BYTES_MAX, Bare, FileReader, Trouble
 from streamd.journal.mending import can_fill
+from streamd.journal.parsing import NOTHING, Parsed, parse_body
 from streamd.journal.record import CUT_LINE, FIRST_LINE_BYTES, encode_first_line, run_hash
 
 _HEADER: Final = re.compile(
@@ -48,8 +49,9 @@ class Salvage:
         reader = self._reader
         while True:
             for piece in reader.pieces():
-                self._has_begun = True
-                yield piece
+                if piece is not NOTHING:
+                    self._has_begun = True
+                    yield piece
             if reader.trouble is None or reader.trouble.is_newer:
                 return
             gap, end, salt = self._gap(reader.trouble)

@@ -7,8 +7,8 @@ from streamd.connected.state import State
 from streamd.data.records import ColumnsRecord, Record
 from streamd.durability.replay import Replay
 from streamd.journal.alike import TOGETHER_MIN, Shapes
-from streamd.journal.file_reader import Incomplete, Malformed, parse_one
 from streamd.journal.notes import HISTORY, NOTES
+from streamd.journal.parsing import Incomplete, Malformed, parse_one
 from streamd.journal.rewrite import places_of
 
 _MARKS = (b"MULTI", b"EXEC")

@@ -14,7 +14,7 @@ from tests.crash.simulated_disk import SimulatedDisk
 
 def commands(base: bytes) -> list[list[bytes]]:
     """Return the commands of a base."""
-    from streamd.journal.file_reader import parse_command
+    from streamd.journal.parsing import parse_command
 
     found, at = [], base.find(b"\n*") + 1
     while at:
