@@ -6,6 +6,7 @@ import threading
 import pytest
 import redis
 import redis.asyncio
+import redis.cluster
 
 from demo.proxy import CuttingProxy
 from streamd.clients.sessions import AsyncDeviceStore, DeviceStore, Message, Session
@@ -72,6 +73,62 @@ def test_messages_of_another_broker_are_read(client, store):
     client.set("{c}_messages_7", b'{"topic":"t","qos":1,"packetId":7,"packetType":"PUBLISH","payload":"aGk=","time":5}')
     (message,) = store.get("c")
     assert (message.payload, message.packet_id, message.time_ms) == (b"hi", 7, 5)
+
+
+NO_MESSAGES = {
+    "empty": b"",
+    "text": b"not JSON",
+    "a part": b'{"topic":"t","qos":1,"pack',
+    "not UTF-8": b'{"topic":"\xff","qos":1,"packetId":2}',
+    "a list": b"[1]",
+    "a number": b"5",
+    "without a topic": b'{"qos":1,"packetId":2}',
+    "a topic that is no text": b'{"topic":7,"qos":1,"packetId":2}',
+    "a QoS of its own": b'{"topic":"t","qos":"high","packetId":2}',
+    "a packet ID that is none": b'{"topic":"t","qos":1,"packetId":0}',
+    "a payload that is not base64": b'{"topic":"t","qos":1,"packetId":2,"payload":"a"}',
+    "a payload that is a number": b'{"topic":"t","qos":1,"packetId":2,"payload":5}',
+    "nested": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("value", NO_MESSAGES.values(), ids=NO_MESSAGES)
+def test_a_value_that_is_no_message_is_left_out_and_named(client, store, caplog, value):
+    store.add("c", [Message("t", b"1"), Message("t", b"2"), Message("t", b"3")])
+    client.set("{c}_messages_2", value)
+    messages = store.get("c")
+    assert payloads(messages) == [b"1", b"3"]
+    ((key, packet_id, reason),) = messages.damaged
+    assert (key, packet_id) == ("{c}_messages_2", 2)
+    assert "no message of a session" in reason
+    assert "client 'c': the message with packet ID 2 is left out" in caplog.text
+    store.remove("c", 2)
+    assert store.get("c").damaged == ()
+
+
+def test_a_key_of_another_type_is_left_out_and_named(client, store):
+    store.add("c", [Message("t", b"1"), Message("t", b"2")])
+    client.delete("{c}_messages_1")
+    client.hset("{c}_messages_1", "f", "v")
+    client.zadd("{c}_messages", {"elsewhere": 1.5})
+    client.set("elsewhere", "x")
+    messages = store.get("c")
+    assert payloads(messages) == [b"2"]
+    assert [(one.key, one.packet_id) for one in messages.damaged] == [("{c}_messages_1", 1), ("elsewhere", None)]
+
+
+def test_a_client_that_decodes_replies_has_damaged_messages_named_too(server):
+    with redis.Redis(port=server.port, decode_responses=True) as client, DeviceStore(client) as store:
+        store.add("c", [Message("t", b"1"), Message("t", b"2")])
+        client.set("{c}_messages_1", "x")
+        assert [one.packet_id for one in store.get("c").damaged] == [1]
+
+
+@pytest.mark.parametrize("store", [DeviceStore, AsyncDeviceStore])
+def test_a_client_of_a_cluster_is_refused_when_the_store_is_made(store):
+    cluster = redis.cluster.RedisCluster.__new__(redis.cluster.RedisCluster)
+    with pytest.raises(ValueError, match=r"needs a redis\.Redis; RedisCluster is not supported"):
+        store(cluster)
 
 
 def test_packet_ids_go_on_and_begin_again_behind_65535(store):

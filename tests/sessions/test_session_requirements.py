@@ -34,7 +34,7 @@ def add(client, *payloads, limit=10_000, expiry_s=None, text=None):
 
 
 def get(client):
-    messages, _ = client.evalsha(GET.sha, 1, SET)
+    messages, _, _ = client.evalsha(GET.sha, 1, SET)
     return [json.loads(text) for text in messages]
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamd.clients.sessions.async_store import AsyncDeviceStore
-    from streamd.clients.sessions.messages import Message
+    from streamd.clients.sessions.messages import Damaged, Message, Messages
     from streamd.clients.sessions.requests import Session
     from streamd.clients.sessions.store import BufferedStore, DeviceStore
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 _PLACES = {
     "AsyncDeviceStore": "async_store",
     "BufferedStore": "store",
+    "Damaged": "messages",
     "DeviceStore": "store",
     "Message": "messages",
+    "Messages": "messages",
     "Session": "requests",
 }
 
@@ -25,4 +27,4 @@ def __getattr__(name: str) -> object:
     return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
 
 
-__all__ = ["AsyncDeviceStore", "BufferedStore", "DeviceStore", "Message", "Session"]
+__all__ = ["AsyncDeviceStore", "BufferedStore", "Damaged", "DeviceStore", "Message", "Messages", "Session"]

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import redis.asyncio
 from redis.exceptions import NoScriptError, ResponseError
 
-from streamd.clients.sessions.messages import Message
+from streamd.clients.sessions.messages import Message, Messages
 from streamd.clients.sessions.outbox import FLUSH_COMMANDS, FLUSH_MS, without_lua
-from streamd.clients.sessions.requests import TTL_S, Request, Requests, Session, loads
+from streamd.clients.sessions.requests import TTL_S, Request, Requests, Session, loads, single_server
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class AsyncDeviceStore:
     ) -> None:
         """As of DeviceStore."""
         self._requests = Requests(limit, ttl_s, prefix)
-        self._client = client
+        self._client: redis.asyncio.Redis = single_server(client)
         self._commands_max = flush_commands
         self._wait_s = flush_ms / 1000
         self._waiting: list[tuple[Request[Any], asyncio.Future[Any]]] = []
@@ -47,8 +47,11 @@ class AsyncDeviceStore:
         request = self._requests.add(client_id, messages)
         return [] if request is None else await self._run(request)
 
-    async def get(self, client_id: str) -> list[Message]:
-        """Return a session's messages in the order in which they were added."""
+    async def get(self, client_id: str) -> Messages:
+        """Return a session's messages in the order in which they were added.
+
+        A stored value that is no message is left out: `damaged` of the result names it, and a warning is logged.
+        """
         return await self._run(self._requests.get(client_id))
 
     async def remove(self, client_id: str, packet_id: int) -> None:

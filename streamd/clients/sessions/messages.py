@@ -1,9 +1,11 @@
 """Stored messages: MQTT's fields as JSON, in the form that the broker's other programs read."""
 
 import json
+import logging
 from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from streamd.clients.sessions.session_keys import PACKET_ID_MAX, UTF8_BYTES_MAX, check_integer, check_text
 
@@ -13,6 +15,8 @@ _TIME_MS_MAX: Final = 99_999_999_999_999  # so many digits a number keeps in the
 
 PUBLISH: Final = "PUBLISH"
 PUBREL: Final = "PUBREL"
+
+_LOGGER: Final = logging.getLogger("streamd.sessions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,24 @@ class Message:
             check_integer("a message's time in milliseconds", self.time_ms, 0, _TIME_MS_MAX)
 
 
+class Damaged(NamedTuple):
+    """A stored value that is no message. packet_id: None if its key names none. reason: what is wrong with it."""
+
+    key: str
+    packet_id: int | None
+    reason: str
+
+
+class Messages(list[Message]):
+    """A session's messages in the order in which they were added. damaged: the stored values that are left out."""
+
+    __slots__ = ("damaged",)
+
+    def __init__(self, messages: Iterable[Message], damaged: Sequence[Damaged]) -> None:
+        super().__init__(messages)
+        self.damaged = tuple(damaged)
+
+
 def check_topic(what: str, topic: str) -> None:
     """Check a topic that a message is published to. Raises: ValueError."""
     check_text(what, topic)
@@ -122,17 +144,14 @@ def from_json(text: bytes | str, left_ms: int = -1) -> Message:
     """
     try:
         fields = json.loads(text)
-    except RecursionError:
-        raise ValueError("a stored message is nested too deeply") from None
-    try:
         correlation = fields.get("correlationData")
         expiry_s = fields.get("msgExpiryInterval")
         if expiry_s is not None and left_ms >= 0:
             expiry_s = max(1, -(-left_ms // 1000))
         return Message(
-            topic=fields["topicName"] if "topicName" in fields else fields["topic"],
+            topic=_topic_of(fields),
             payload=b64decode(fields.get("payload") or ""),
-            qos=fields["qos"],
+            qos=check_integer("QoS", fields["qos"], 0, 2),
             retain=bool(fields.get("retained") or fields.get("retain")),
             expiry_s=expiry_s,
             payload_format=fields.get("payloadFormatIndicator"),
@@ -145,5 +164,33 @@ def from_json(text: bytes | str, left_ms: int = -1) -> Message:
             packet_id=check_integer("a packet ID", fields["packetId"], 1, PACKET_ID_MAX),
             packet_type=fields.get("packetType", PUBLISH),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"no message of a session: {text[:200]!r}") from error
+
+
+def _topic_of(fields: dict[str, Any]) -> str:
+    topic = fields["topicName"] if "topicName" in fields else fields["topic"]
+    if not isinstance(topic, str):
+        raise ValueError(f"a topic is text, not {topic!r}")
+    return topic
+
+
+def messages_of(client_id: str, reply: Sequence[Sequence[Any]]) -> Messages:
+    """Return a session's messages. Values that are none are left out, named in the result, and logged.
+
+    reply: the stored values, the milliseconds that are left of each (negative: it has no expiry), and their keys.
+    """
+    messages, damaged = [], []
+    for text, left_ms, key in zip(*reply, strict=True):
+        try:
+            messages.append(from_json(text, left_ms))
+        except ValueError as error:
+            name = key if isinstance(key, str) else key.decode(errors="backslashreplace")
+            digits = name.rpartition("_")[2]
+            packet_id = int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 5 else None
+            damaged.append(Damaged(name, packet_id, str(error)))
+    for one in damaged:
+        _LOGGER.warning(
+            "client %r: the message with packet ID %s is left out: %s", client_id, one.packet_id, one.reason
+        )
+    return Messages(messages, damaged)

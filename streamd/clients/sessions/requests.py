@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from streamd.clients.sessions.limit import limit_of_variable
-from streamd.clients.sessions.messages import EXPIRY_S_MAX, Message, from_json, to_fields, to_json
+from streamd.clients.sessions.messages import EXPIRY_S_MAX, Message, Messages, messages_of, to_fields, to_json
 from streamd.clients.sessions.session_keys import PACKET_ID_MAX, Layout, check_integer
 
 T = TypeVar("T")
@@ -88,9 +88,9 @@ class Requests:
 
         return self._run(ADD, keys, (self.limit, text, self.ttl_s), packet_ids)
 
-    def get(self, client_id: str) -> Request[list[Message]]:
+    def get(self, client_id: str) -> Request[Messages]:
         """Return the request for a session's messages."""
-        return self._run(GET, (self.layout.messages(client_id),), (), _messages)
+        return self._run(GET, (self.layout.messages(client_id),), (), lambda reply: messages_of(client_id, reply))
 
     def remove(self, client_id: str, packet_id: int) -> Request[None]:
         """Return the request that removes one message."""
@@ -125,13 +125,16 @@ def _nothing(reply: Any) -> None:
     pass
 
 
-def _messages(reply: Any) -> list[Message]:
-    return [from_json(text, left_ms) for text, left_ms in zip(*reply, strict=True)]
-
-
 def _session(reply: Any) -> Session | None:
     last, updated = reply
     return None if last is None else Session(int(last), None if updated is None else int(updated))
+
+
+def single_server(client: Any) -> Any:
+    """Return a client of a single server, which has a pool of connections. Raises: ValueError."""
+    if not hasattr(client, "connection_pool"):
+        raise ValueError(f"a store of sessions needs a redis.Redis; {type(client).__name__} is not supported")
+    return client
 
 
 def loads(requests: Iterable[Request[Any]]) -> list[tuple[Word, ...]]:

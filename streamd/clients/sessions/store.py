@@ -6,9 +6,9 @@ from types import TracebackType
 
 import redis
 
-from streamd.clients.sessions.messages import Message
+from streamd.clients.sessions.messages import Message, Messages
 from streamd.clients.sessions.outbox import FLUSH_COMMANDS, FLUSH_MS, Outbox
-from streamd.clients.sessions.requests import TTL_S, Requests, Session
+from streamd.clients.sessions.requests import TTL_S, Requests, Session, single_server
 
 
 class DeviceStore:
@@ -36,7 +36,7 @@ class DeviceStore:
         their own. prefix: the beginning of all keys.
         """
         self._requests = Requests(limit, ttl_s, prefix)
-        self._outbox = Outbox(client, flush_commands, flush_ms)
+        self._outbox = Outbox(single_server(client), flush_commands, flush_ms)
         self.buffered = BufferedStore(self._requests, self._outbox)
 
     def add(self, client_id: str, messages: Message | Iterable[Message]) -> list[int]:
@@ -44,8 +44,11 @@ class DeviceStore:
         request = self._requests.add(client_id, messages)
         return [] if request is None else self._outbox.run(request)
 
-    def get(self, client_id: str) -> list[Message]:
-        """Return a session's messages in the order in which they were added."""
+    def get(self, client_id: str) -> Messages:
+        """Return a session's messages in the order in which they were added.
+
+        A stored value that is no message is left out: `damaged` of the result names it, and a warning is logged.
+        """
         return self._outbox.run(self._requests.get(client_id))
 
     def remove(self, client_id: str, packet_id: int) -> None:
@@ -107,7 +110,7 @@ class BufferedStore:
         nothing.set_result([])
         return nothing
 
-    def get(self, client_id: str) -> "Future[list[Message]]":
+    def get(self, client_id: str) -> "Future[Messages]":
         """As `DeviceStore.get`."""
         return self._outbox.put(self._requests.get(client_id))
 
