@@ -19,10 +19,9 @@ class Rows:
     where nodes or IDs are to be told apart, and reads that in place.
 
     stretches: the rows, in order. live: how many entries are there. skipped: how many entries of the first row were
-    trimmed, deleted ones not counted: so a trim to a length needs no block. end: what is behind this ID is not here;
-    -1 without rows. is_loaded: a journal has told the rows, and the last node takes no more entries. _first_id: the
-    first entry's ID if a block had to tell it, else -1. _front_least: the entries of the first node if they are known,
-    else -1.
+    trimmed, deleted ones not counted: so a trim to a length needs no block. end: the last ID of the rows; -1 without.
+    is_loaded: a journal has told the rows, and the last node takes no more entries. _first_id: the first entry's ID if
+    a block had to tell it, else -1. _front_least: the entries of the first node if they are known, else -1.
     """
 
     __slots__ = ("_first_id", "_front_least", "blocks", "emptied", "end", "is_loaded", "live", "skipped", "stretches")
