@@ -62,6 +62,7 @@ OF_MOSQUITTO: dict[int, dict[str, str]] = {
         "a_second_connect_ends_the_connection_and_the_will_is_published": "closes, and publishes no will",
         "until_pubrel_the_same_id_of_qos_2_is_the_same_message": "closes when the message comes a third time",
         "a_refused_message_leaves_the_connection_and_its_id_as_they_were": "closes at the next message",
+        "a_message_of_qos_1_that_was_sent_does_not_expire": "forgets the message",
         "a_message_of_qos_2_that_was_sent_does_not_expire": "forgets the exchange",
         "an_id_that_is_in_flight_is_jumped_over": "gives an ID that is in flight",
         "a_shared_subscription_gets_no_retained_messages_when_it_begins": "sends retained messages",

@@ -373,6 +373,23 @@ def a_message_of_qos_2_that_was_sent_does_not_expire(scene):
     same(device.payloads_from(publisher), [])
 
 
+@case("5:4.4.0-1", takes_seconds=True)
+def a_message_of_qos_1_that_was_sent_does_not_expire(scene):
+    device, publisher = scene.lasting("a"), scene.client()
+    device.subscribes(scene.topic("a"), qos=1)
+    publisher.publishes(scene.topic("a"), b"1", 1, message_expiry_interval=1)
+    first = device.hears()
+    device.drops()
+    publisher.publishes(scene.topic("a"), b"2", 1, message_expiry_interval=1)
+    publisher.is_silent_for(2.2)
+    device = scene.lasting("a")
+    again = device.take()
+    same((again.packet_id, again.payload, again.dup), (first.packet_id, b"1", True))
+    same(again.properties[P.MESSAGE_EXPIRY_INTERVAL], 0)
+    device.send(Puback(again.packet_id))
+    same(device.payloads_from(publisher), [])
+
+
 @case("5:4.3.3-13", takes_seconds=True)
 def an_exchange_with_the_publisher_is_finished_after_the_expiry(scene):
     device = scene.client()

@@ -7,6 +7,7 @@ import redis
 
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.topics import Message, TopicLog
 from tests.mqtt.gateway.in_process import WAIT_S, connect, running
 
@@ -112,5 +113,28 @@ def test_what_expires_before_a_group_without_a_connected_member_gets_it_is_count
             device = await connect(gateway.port, "d7", clean=False, properties=LASTING)
             assert (await device.receive()).payload == b"later"
             assert counted(gateway)[1] == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_in_flight_is_sent_again_after_its_time_and_what_was_not_is_dropped(store, qos, version):
+    async def main():
+        async with running(store, limits=Limits(in_flight_max=1)) as gateway:
+            device = await connect(gateway.port, "d7", False, version, LASTING if version == 5 else {})
+            await device.subscribe(p.Subscription("d/7/command", qos))
+            await publish(gateway, store, COMMAND, COMMAND._replace(payload=b"close"), LATER)
+            first = await device.receive(acknowledges=False)
+            device.close()
+            gateway.clock_ahead_ms += 61_000
+            device = await connect(gateway.port, "d7", False, version, LASTING if version == 5 else {})
+            again = await device.receive()
+            assert (again.payload, again.packet_id, again.dup) == (b"open", first.packet_id, True)
+            if version == 5:
+                assert again.properties[Property.MESSAGE_EXPIRY_INTERVAL] == 0
+            following = await device.receive()
+            assert following.payload == b"later"
+            assert Property.MESSAGE_EXPIRY_INTERVAL not in following.properties
 
     asyncio.run(main())

@@ -374,7 +374,6 @@ class Connecting:
         found: dict[int, Stored] = {}
         if not commands:
             return found
-        now_ms = self._gateway.now_ms()
         replies = await self._gateway.history.ask(*commands)
         for sent, reply in zip(wanted, replies, strict=True):
             place = sent.place.place if isinstance(sent.place, Shared) else sent.place
@@ -383,8 +382,7 @@ class Connecting:
             if not reply:
                 continue
             one = parse_stored(place.log, place.generation, place.shard, place.entry_id, reply[0][1])
-            # QoS 2 that was sent once is finished, also when its time is over.
-            if one is not None and not (sent.is_qos_1 and one.is_expired(now_ms)):
+            if one is not None:  # also if its time is over: its delivery had begun
                 found[sent.packet_id] = one
         return found
 

@@ -193,7 +193,11 @@ class Packing:
         pack.resent(self.now_ms())
         there = set(pack.ids) & asked  # some may have been acknowledged meanwhile
         lost = [one.packet_id for one in in_flight if one.packet_id in there and one.needs_entry]
-        lost = [packet_id for packet_id in lost if packet_id not in entries]
+        # (The same connection gets no PUBLISH of QoS 1 again whose time is over; another one does, as MQTT demands.)
+        now_ms = gateway.now_ms()
+        late = {one.packet_id for one in in_flight if one.is_qos_1 and one.packet_id in entries}
+        late = {packet_id for packet_id in late if entries[packet_id].is_expired(now_ms)}
+        lost = [packet_id for packet_id in lost if packet_id not in entries or packet_id in late]
         self._drop(session, connection, lost)  # the log has them no more, or they have expired
         for packet_id in lost:
             pack.finished(packet_id)

@@ -91,13 +91,13 @@ class Stored:
         return values
 
     def _left_s(self, now_ms: int) -> int:
-        """Return the seconds that are left, rounded up: nobody gets a message with 0 seconds, or more than it had.
+        """Return the seconds that are left, rounded up; 0 only for a message that is sent again.
 
         Other programs may write expiries of more than 136 years; MQTT has four bytes for the seconds.
         """
         assert self.expires_ms is not None
         now_ms = max(now_ms, self.entry_id[0])  # the clock of the store may be ahead
-        return min(max(1, -(-(self.expires_ms - now_ms) // 1_000)), _LEFT_S_MAX)
+        return min(max(0, -(-(self.expires_ms - now_ms) // 1_000)), _LEFT_S_MAX)
 
 
 def _joined(values: Properties, more: tuple[tuple[int, PropertyValue], ...]) -> dict[int, PropertyValue]:
