@@ -380,7 +380,7 @@ class Model:
         return min(found, key=lambda due: (due.is_satisfied(), due.is_loose), default=None)
 
     def _check_expiry(self, who: str, session: Session, arrival: Arrival, message: Message, now: float) -> None:
-        if self._is_over(message, now, BEHIND_S):
+        if not arrival.is_dup and self._is_over(message, now, BEHIND_S):  # (what was in flight comes again, also late)
             self._fault(who, f"{_shown(arrival)} is expired since {now - message.at - message.expiry:.1f} s")
         if session.version == 4 or not message.expiry:
             if arrival.left_s is not None:

@@ -36,6 +36,7 @@ from streamd.clients.topics import shares
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.entry_ids import format_id
 from streamd.clients.topics.filters import names_for
+from streamd.clients.topics.reading import Start
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
@@ -164,24 +165,26 @@ class Shares:
         logs = self.gateway.logs
         return [logs.by_name[one] for one in names_for(filter, {log.name: log.filters for log in logs.all})]
 
-    async def _join(self, log: OpenLog, name: str, filter: str, is_ordered: bool) -> shares.Member:
+    async def _join(
+        self, log: OpenLog, name: str, filter: str, is_ordered: bool, start: Start = "latest"
+    ) -> shares.Member:
         lease_ms = self.gateway.limits.share_lease_ms
-        steps = shares.join(log.handle, name, filter, "latest", "gateway", lease_ms, is_ordered)
+        steps = shares.join(log.handle, name, filter, start, "gateway", lease_ms, is_ordered)
         return await run_async(self.client, steps)
 
-    async def join_log(self, log: OpenLog, group: Group) -> shares.Member:
-        """Return a group's shared replay of a log, which begins now if the log has no such replay."""
-        return await self._join(log, group.name, group.filter, group.is_ordered)
+    async def join_log(self, log: OpenLog, group: Group, start: Start = "latest") -> shares.Member:
+        """Return a group's shared replay of a log, which begins at the start if the log has no such replay."""
+        return await self._join(log, group.name, group.filter, group.is_ordered, start)
 
-    async def _open(self, text: str, is_ordered: bool) -> Group:
-        """Return a group, at work. Its lock has to be held."""
+    async def _open(self, text: str, is_ordered: bool, start: Start = "latest") -> Group:
+        """Return a group, at work. Its lock has to be held. start: where one begins that the store does not have."""
         group = self.groups.get(text)
         if group is None:
             group = Group(self, text, is_ordered)
             parts: dict[str, Part] = {}
             lease_ms = self.gateway.limits.share_lease_ms
             for log in self._logs_of(group.filter):
-                view = await self.join_log(log, group)
+                view = await self.join_log(log, group, start)
                 lease_ms = min(lease_ms, view.agreement.lease_ms)
                 parts[log.name] = (LeasedPart if is_ordered else UnorderedPart)(group, log, view)
             group.start(parts, lease_ms)
@@ -196,12 +199,16 @@ class Shares:
 
     # Subscriptions.
 
-    async def admit(self, session: Session, texts: Iterable[str], mode: str | None) -> dict[str, tuple[int, str]]:
+    async def admit(
+        self, session: Session, texts: Iterable[str], mode: str | None, start: Start | None
+    ) -> tuple[dict[str, tuple[int, str]], list[str]]:
         """Make a session a member in the store, so that nothing that comes from now on is lost.
 
-        mode: as the client says it; None follows the others. Returns for each filter that is refused the reason.
+        mode: as the client says it; None follows the others. start: where a group begins that has no member yet; None
+        for now. Returns for each filter that is refused the reason, and what else the client is told.
         """
         refused: dict[str, tuple[int, str]] = {}
+        notes: list[str] = []
         for text in texts:
             if mode is not None and mode not in MODES:
                 refused[text] = (Reason.IMPLEMENTATION_SPECIFIC_ERROR, f"share {mode[:60]!r}: give ordered, or any")
@@ -210,7 +217,7 @@ class Shares:
                 refused[text] = (Reason.TOPIC_FILTER_INVALID, "topics that begin with $ are not shared")
                 continue
             try:
-                found = await self._admit(session, text, mode)
+                found, is_begun = await self._admit(session, text, mode, start or "latest")
             except (redis.RedisError, StoreFault, ValueError, OSError) as fault:
                 refused[text] = (Reason.UNSPECIFIED_ERROR, str(fault))
                 if text not in session.subscriptions:
@@ -218,10 +225,14 @@ class Shares:
                 continue
             if found != (mode or found):
                 refused[text] = (Reason.IMPLEMENTATION_SPECIFIC_ERROR, f"{text[:100]} has share={found}, not {mode}")
-        return refused
+            elif start is not None and not is_begun:
+                notes.append(f"{text[:100]} was there before, and goes on where it is: start does not count")
+        return refused, notes
 
-    async def _admit(self, session: Session, text: str, mode: str | None) -> str:
-        """Return the mode of a group, after the session is a member of it, if it wants the same."""
+    async def _admit(self, session: Session, text: str, mode: str | None, start: Start) -> tuple[str, bool]:
+        """Return the mode of a group, after the session is a member of it, if it wants the same; and whether that is
+        the group's first member, which has set its start.
+        """
         name = share_name(text)
         async with self._hold(name):
             commands = share_records.entering(
@@ -230,10 +241,12 @@ class Shares:
             *_, found, is_new = await self.link.demand(*commands)
             said: str = found.decode()
             if mode in (None, said):
-                await self._open(text, said == "ordered")
-            elif is_new:
+                is_open = text in self.groups
+                group = await self._open(text, said == "ordered", start)
+                return said, not is_open and all(one.view.is_first for one in group.parts.values())
+            if is_new:
                 await self.link.demand(share_records.leaving(name, session.uid)[0])
-            return said
+            return said, False
 
     def withdraw(self, session: Session, texts: Iterable[str]) -> None:
         """End memberships in the store, of a session that is over, or that has left before it had the answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.positions import Position, furthest
 from streamd.clients.mqtt.store.records import Subscribed, Waiting, waiting_field
 from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
+from streamd.clients.topics.reading import Start
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 START: Final = "start"  # the user property that lets a subscription begin in the past: earliest, or a time
 SHARE: Final = "share"  # ordered, or any
 _3_FAILED: Final = 0x80
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A subscription as it was asked for, as it is kept, and the one that it replaces.
 Added = tuple[Subscription, Subscribed, Subscribed | None]
@@ -50,7 +52,7 @@ class Subscribing:
         start = _user_property(packet.properties, START)
         shared = [one.filter for one in packet.subscriptions if _is_shared(one)]
         if start is None and not shared:
-            self._subscribe(connection, session, packet, None, {})
+            self._subscribe(connection, session, packet, None, {}, [])
         else:
             self._gateway.spawn(self._prepare(connection, session, packet, start))
 
@@ -74,9 +76,10 @@ class Subscribing:
             if _is_shared(one) and self._reason_for(session, one) < Reason.UNSPECIFIED_ERROR
         )
         shares = self._gateway.shares
-        refused = await shares.admit(session, allowed, _user_property(packet.properties, SHARE))
+        begin = None if start is None else self._start_of_shares(start)
+        refused, notes = await shares.admit(session, allowed, _user_property(packet.properties, SHARE), begin)
         if session.connection is connection:
-            self._subscribe(connection, session, packet, since, refused)
+            self._subscribe(connection, session, packet, since, refused, notes)
         else:
             shares.withdraw(session, [one for one in allowed if one not in session.subscriptions])
 
@@ -87,13 +90,13 @@ class Subscribing:
         packet: Subscribe,
         start: dict[str, Position] | None,
         refused: dict[str, tuple[int, str]],
+        texts: list[str],
     ) -> None:
         gateway = self._gateway
         identifier = packet.properties.get(Property.SUBSCRIPTION_IDENTIFIER)
         assert identifier is None or isinstance(identifier, int)
         reasons: list[int] = []
         added: list[Added] = []
-        texts = []
         for one in packet.subscriptions:
             reason, text = self._reason_for(session, one), ""
             if one.filter in refused:
@@ -338,6 +341,13 @@ class Subscribing:
             self._gateway.log_refusal(session.connection, text.encode(), "the subscription is no longer allowed")
         if gone and session.has_record:
             self._gateway.tell_store([("HDEL", session.key, *_fields_of(gone))])
+
+    def _start_of_shares(self, start: str) -> Start:
+        """Return a start, which has been checked, as the groups of shared subscriptions take it."""
+        if start == "earliest":
+            return "earliest"
+        start_ms = _start_ms(start)
+        return "latest" if start_ms >= self._gateway.now_ms() else _EPOCH + timedelta(milliseconds=start_ms)
 
     async def _positions(self, start: str) -> dict[str, Position]:
         """Return the position of a start in each log. Raises: ValueError."""
