@@ -65,6 +65,17 @@ def mqtt_is_chosen_from_a_list_on_any_path(scene):
         scene.client(stream=stream).pings()
 
 
+@case("5:6.0.0-4", "3:6.0.0-4")
+def the_first_subprotocol_of_mqtt_that_is_offered_is_chosen_and_a_handshake_needs_none(scene):
+    for offered in ("mqttv3.1", "mqttv3.1, mqtt", "foo, mqttv3.1"):
+        stream = opened(scene, offered=offered)
+        same(stream.chosen, "mqttv3.1")
+        scene.client(stream=stream).pings()
+    stream = opened(scene, offered=None)
+    same(stream.chosen, None)
+    stream.close()
+
+
 @case("5:6.0.0-3", "3:6.0.0-3")
 def another_subprotocol_is_not_taken_for_mqtt(scene):
     stream = WebSocket(scene.broker.ws_port, offered="foo")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final, cast
 
+from websockets.exceptions import NegotiationError
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN, Event
@@ -16,7 +17,8 @@ from streamd.clients.mqtt.listening.admission import Counts, MakeProtocol
 from streamd.clients.mqtt.listening.origins import Origins
 from streamd.clients.mqtt.listening.websocket_transport import WebSocketTransport
 
-SUBPROTOCOL: Final = Subprotocol("mqtt")
+# The first of these that the client offers is chosen. Which version of MQTT it speaks, its CONNECT says.
+SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
 UNSUPPORTED_DATA: Final = 1003
 # A browser needs three round trips; a client that says nothing holds one of the connections.
 HANDSHAKE_S: Final = 10.0
@@ -33,12 +35,22 @@ READ_BYTES_MAX: Final = 16 * 1024
 _LOGGER: Final = logging.Logger("websockets", logging.ERROR)
 
 
+def _chosen(websocket: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    for one in offered:
+        if one in SUBPROTOCOLS:
+            return one
+    if offered:
+        raise NegotiationError(f"subprotocol: offer one of {', '.join(SUBPROTOCOLS)}, or none")
+    return None
+
+
 class WebSocketConnection(asyncio.Protocol):
     """The protocol of a network connection that is to become a WebSocket.
 
-    A client that offers the subprotocol `mqtt` gets it; others are answered 400, pages of other origins 403. The
-    MQTT connection is made after that. Its bytes are handed on as they come, frames and fragments joined; a text frame
-    closes the connection with 1003.
+    A client that offers `mqtt` or `mqttv3.1` gets the first of them, and one that offers no subprotocol gets none. A
+    client that offers only others is answered 400, a page of another origin 403. The MQTT connection is made after
+    that. Its bytes are handed on as they come, frames and fragments joined; a text frame closes the connection with
+    1003.
     """
 
     def __init__(
@@ -54,7 +66,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._make_protocol = make_protocol
         self._origins = origins
         self._counts = counts
-        self._websocket = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=bytes_max, logger=_LOGGER)
+        self._websocket = ServerProtocol(select_subprotocol=_chosen, max_size=bytes_max, logger=_LOGGER)
         self._handshake_bytes = 0
         self._unread = bytearray()
         self._next: asyncio.Handle | None = None
