@@ -197,7 +197,7 @@ class Rows:
     def _drop_dead_ends(self) -> None:
         """Leave out the first and the last rows without entries."""
         while self.stretches and not self._live_in(self.stretches[0], self.stretches[0].low):
-            self._leave_out_first_row()
+            self._drop_first_row()
         while self.stretches and not self._live_in(self.stretches[-1], self.stretches[-1].high - 1):
             stretch = self.stretches[-1]
             self.blocks.forget(stretch.file, stretch.high - 1)
@@ -209,11 +209,7 @@ class Rows:
             self.end = -1
 
     def _drop_first_row(self) -> None:
-        """Leave out the first row, with what it still has, and the rows without entries behind it."""
-        self._leave_out_first_row()
-        self._drop_dead_ends()
-
-    def _leave_out_first_row(self) -> None:
+        """Leave out the first row, with what it still has."""
         stretch = self.stretches[0]
         self.live -= self._live_in(stretch, stretch.low)
         self.blocks.forget(stretch.file, stretch.low)
@@ -242,6 +238,7 @@ class Rows:
             live = self._live_in(self.stretches[0], self.stretches[0].low)
             if removed + live <= over and (not limit or removed + live <= limit):
                 self._drop_first_row()
+                self._drop_dead_ends()
                 removed += live
                 continue
             if not approximate and not limit:
@@ -282,6 +279,7 @@ class Rows:
             live = self._live_in(stretch, row)
             if index.last_id(row) < min_id and (not limit or removed + live <= limit):
                 self._drop_first_row()
+                self._drop_dead_ends()
                 removed += live
                 continue
             if index.first_id(row) >= min_id:
