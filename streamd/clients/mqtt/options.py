@@ -20,6 +20,12 @@ DIRECTORY: Final = "streamd-mqtt-data"
 _LIMITS: Final = {
     "session_expiry_max_s": ("--session-expiry-max", 0, 2**32 - 2, "seconds that a session outlives its connection"),
     "keep_alive_max_s": ("--keep-alive-max", 0, 65_535, "seconds of the longest keep alive of MQTT 5 clients; 0: any"),
+    "upload_bytes_per_s_min": (
+        "--upload-rate-min",
+        1,
+        10**9,
+        "bytes per second that a packet must have which takes longer than the keep alive",
+    ),
     "receive_maximum": ("--receive-maximum", 1, 65_535, "messages of QoS 1 and 2 that a client may have under way"),
     "in_flight_max": ("--in-flight-max", 1, 65_535, "messages of QoS 1 and 2 that may be under way to a client"),
     "packet_bytes_max": ("--packet-bytes-max", 1_024, 268_435_460, "bytes of the largest packet that is taken"),

@@ -1,6 +1,7 @@
 """All files of cases: importing them enters their cases in the list."""
 
 from tests.mqtt.conformance import (
+    on_closing,
     on_connecting,
     on_flow,
     on_limits,
@@ -16,6 +17,7 @@ from tests.mqtt.conformance import (
 )
 
 __all__ = [
+    "on_closing",
     "on_connecting",
     "on_flow",
     "on_limits",

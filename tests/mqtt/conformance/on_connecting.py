@@ -1,6 +1,7 @@
 """Cases of CONNECT and CONNACK: client IDs, users, limits that are told, and what a refused client can do."""
 
 from streamd.clients.mqtt.codec import packets
+from streamd.clients.mqtt.codec.encoding import encode
 from streamd.clients.mqtt.codec.packets import Connack, Connect, Publish, Will
 from streamd.clients.mqtt.codec.properties import Property as P
 from tests.mqtt.conformance.brokers import FORBIDDEN, PASSWORD, USER
@@ -249,6 +250,17 @@ def any_packet_keeps_the_connection_and_half_a_packet_does_not(scene):
             continue
         return
     raise StillOpen("half a packet keeps the connection")
+
+
+@case("3:3.1.2-24", "5:3.1.2-22", takes_seconds=True)
+def a_large_packet_that_comes_slowly_is_taken(scene):
+    """A deviation, which mosquitto has, too: no whole packet comes for longer than one and a half keep alives."""
+    device = scene.client(keep_alive_s=1)
+    data = encode(Publish(scene.topic("a").encode(), bytes(60_000), 1, packet_id=7), scene.version)
+    for at in range(0, len(data), 6_001):
+        device.is_silent_for(0.4)
+        device.send(data[at : at + 6_001])
+    device.expects(packets.Puback, packet_id=7)
 
 
 @case("3:3.1.2-23", "5:3.1.2-22", takes_seconds=True)

@@ -80,6 +80,18 @@ def until_pubrel_the_same_id_of_qos_2_is_the_same_message(scene):
     same(subscriber.payloads_from(publisher, 2), [b"1"])
 
 
+@case("5:4.3.3-8", "3:4.3.3-2")
+def each_publish_of_qos_2_gets_its_pubrec_also_before_the_first_one(scene):
+    publisher, subscriber = pair(scene)
+    packet = Publish(scene.topic("a").encode(), b"1", 2, False, False, 7)
+    publisher.send(packet, packet._replace(dup=True))
+    for _ in range(2):
+        publisher.expects(Pubrec, packet_id=7)
+    publisher.send(Pubrel(7))
+    publisher.expects(Pubcomp, packet_id=7, reason=0)
+    same(subscriber.payloads_from(publisher, 2), [b"1"])
+
+
 @case("5:4.3.3-12", "3:4.3.3-2")
 def behind_pubcomp_the_same_id_of_qos_2_is_a_new_message(scene):
     publisher, subscriber = pair(scene)

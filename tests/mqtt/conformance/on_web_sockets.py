@@ -2,8 +2,9 @@
 
 from streamd.clients.mqtt.codec import packets
 from streamd.clients.mqtt.codec.encoding import encode
-from streamd.clients.mqtt.codec.packets import Connect, Will
+from streamd.clients.mqtt.codec.packets import Connect, Publish, Will
 from tests.mqtt.conformance.cases import case, must, same
+from tests.mqtt.conformance.device import Stream
 from tests.mqtt.conformance.web_socket import BINARY, CONTINUATION, PING, TEXT, WebSocket
 
 
@@ -87,3 +88,15 @@ def another_subprotocol_is_not_taken_for_mqtt(scene):
 def a_disconnect_closes_the_web_socket(scene):
     device = scene.client(stream=opened(scene))
     device.disconnects()
+
+
+@case("5:6.0.0-4", "3:6.0.0-4", takes_seconds=True)
+def a_large_frame_that_comes_slowly_is_taken(scene):
+    stream = opened(scene)
+    device = scene.client(stream=stream, keep_alive_s=1)
+    packet = Publish(scene.topic("a").encode(), bytes(60_000), 1, packet_id=7)
+    data = stream.bytes_of(BINARY, encode(packet, scene.version))
+    for at in range(0, len(data), 6_001):
+        device.is_silent_for(0.4)
+        Stream.send(stream, data[at : at + 6_001])
+    device.expects(packets.Puback, packet_id=7)

@@ -42,6 +42,11 @@ class WebSocket(Stream):
 
     def frame(self, kind: int, data: bytes, last: bool = True) -> None:
         """Send one frame, masked."""
+        super().send(self.bytes_of(kind, data, last))
+
+    @staticmethod
+    def bytes_of(kind: int, data: bytes, last: bool = True) -> bytes:
+        """Return one frame, masked."""
         length = len(data)
         size = (
             bytes((0x80 | length,))
@@ -53,7 +58,7 @@ class WebSocket(Stream):
         mask = os.urandom(4)
         whole = int.from_bytes((mask * (length // 4 + 1))[:length], "big")
         masked = (int.from_bytes(data, "big") ^ whole).to_bytes(length, "big")
-        super().send(bytes((kind | (0x80 if last else 0),)) + size + mask + masked)
+        return bytes((kind | (0x80 if last else 0),)) + size + mask + masked
 
     def receive(self, timeout_s: float) -> bytes:
         """Return the bytes of the next frame with data; empty at the end. Raises: TimeoutError, Deviation."""

@@ -43,10 +43,16 @@ def test_a_client_whose_connect_took_longer_than_its_keep_alive_is_looked_after(
     async def main():
         now = 1_000.0
         loop = SimpleNamespace(time=lambda: now)
-        keep_alive = KeepAlive(loop, Counters())
+        keep_alive = KeepAlive(loop, Counters(), 1_000)
         closed = []
         connection = _Silent(
-            heard_s=now, keep_alive_s=1.5, is_closing=False, is_reading=True, is_busy=False, close=closed.append
+            heard_s=now,
+            keep_alive_s=1.5,
+            upload=(0, now),
+            is_closing=False,
+            is_reading=True,
+            is_busy=False,
+            close=closed.append,
         )
         now = 1_010.0
         keep_alive.check()

@@ -4,13 +4,16 @@ import asyncio
 import errno
 import socket
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from websockets.frames import Opcode
 
 from streamd.clients.mqtt.listening import Listeners, ListenFault, start
 from streamd.clients.mqtt.listening import places as places_module
 from tests.mqtt.listening.front import Certificates, Echo, Run, front, raw, soon, until
+from tests.mqtt.listening.test_mqtt_websocket import OFFER, REQUEST, frames
 
 
 def fault_of(**options: object) -> ListenFault:
@@ -390,3 +393,42 @@ def test_options_that_do_not_go_together(options: dict[str, object], text: str):
     fault = fault_of(**options)
     assert str(fault).startswith(text)
     assert not fault.of_place
+
+
+class Answering(Echo):
+    """Answers each piece, before the first of which the client sends another and resets the connection."""
+
+    resets: Callable[[], None] = staticmethod(lambda: None)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.received:
+            self.resets()
+        super().data_received(data)
+
+
+@pytest.mark.parametrize("kind", ["mqtt", "ws"])
+def test_what_a_client_sent_before_it_reset_the_connection_is_read_though_a_write_fails(
+    run: Run, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def main() -> None:
+        async with front(Answering, port=0, ws_port=0) as one:
+            client = connected(one.port(kind))
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if kind == "ws":
+                client.sendall(REQUEST + OFFER + b"\r\n")
+                await until(lambda: one.made)
+            pieces = [b"first", b"second"]
+            if kind == "ws":
+                pieces = [frames([(Opcode.BINARY, piece, True)]) for piece in pieces]
+
+            def resets() -> None:
+                client.sendall(pieces[1])
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                client.close()
+
+            monkeypatch.setattr(Answering, "resets", staticmethod(resets))
+            client.sendall(pieces[0])
+            await until(lambda: one.made and one.made[0].ended.done())
+            assert b"".join(one.made[0].received) == b"firstsecond"
+
+    run(main)

@@ -53,12 +53,15 @@ def test_much_that_comes_at_once_is_read_in_many_turns_while_the_network_waits(r
     run(main)
 
 
-def test_what_was_read_is_handed_on_when_the_network_connection_is_lost(run: Run):
+@pytest.mark.parametrize("is_held", [False, True])
+def test_what_was_read_is_handed_on_when_the_network_connection_is_lost(run: Run, is_held: bool):
     async def main() -> None:
         network, made = Network(), []
         connection = connection_of(network, made)
         connection.data_received(HANDSHAKE)
         connection.data_received(frames([(Opcode.BINARY, b"a", True)] * 30_000))
+        if is_held:
+            made[0].transport.pause_reading()
         network.closed = True
         connection.connection_lost(ConnectionResetError())
         assert sum(map(len, made[0].received)) == 30_000

@@ -1,5 +1,6 @@
 """Messages in flight, in both directions: all short histories against an obvious model."""
 
+from collections import Counter
 from itertools import product
 
 import pytest
@@ -141,7 +142,7 @@ def test_all_short_histories_of_received_messages():
 
 def receive(maximum, steps):
     one = Incoming(maximum)
-    storing, waiting, counted = [], set(), set()
+    storing, waiting, counted, sent = [], set(), set(), Counter()
     for kind, qos, packet_id in steps:
         if kind == "publish":
             arrival = None
@@ -159,9 +160,13 @@ def receive(maximum, steps):
             assert one.publish(qos, packet_id) == (arrival or Arrival.STORE), steps
             if arrival is None:
                 storing.append((qos, packet_id))
+            if arrival in (None, Arrival.BEING_STORED):
+                sent[qos, packet_id] += 1
         elif kind in ("stored", "refused") and storing:
             done = storing.pop(0)
-            getattr(one, kind)(*done)
+            answers = sent[done] if done[0] == 2 else 1
+            assert getattr(one, kind)(*done) == answers, steps  # one for each PUBLISH
+            sent[done] = 0
             if kind == "stored" and done[0] == 2:
                 waiting.add(done[1])
                 counted.add(done[1])
@@ -171,7 +176,7 @@ def receive(maximum, steps):
             counted.discard(packet_id)
         elif kind == "connect":
             one = Incoming(maximum, one.awaiting_release)
-            storing, counted = [], set()
+            storing, counted, sent = [], set(), Counter()
         assert one.awaiting_release == waiting, steps
 
 

@@ -91,6 +91,11 @@ class Decoder:
         """4 for 3.1.1, 5 for 5.0; None until a client's CONNECT has said it, also one with a fault."""
         return self._body.version or None
 
+    @property
+    def awaited_bytes(self) -> int:
+        """Size of the packet that has begun and is not complete, as far as it is known; 0 without one."""
+        return self._wanted if self._held else 0
+
     def feed(self, data: bytes) -> list[Packet]:
         """Return the packets that these bytes complete."""
         if self.fault is not None:

@@ -65,7 +65,7 @@ def connect(body: Body) -> packets.Connect:
     version, at = fields.read_byte(data, at, end)
     if name != b"MQTT" or version not in (4, 5):
         text = f"protocol {name[:20]!r}, version {version}; 3.1.1 and 5.0 are served"
-        raise Fault(Reason.UNSUPPORTED_PROTOCOL_VERSION, text, _REFUSED_VERSION_3)
+        raise Fault(Reason.UNSUPPORTED_PROTOCOL_VERSION, text, _refused_version_3(name, version))
     body.version = version
     flags, at = fields.read_byte(data, at, end)
     if flags & _RESERVED:
@@ -93,6 +93,12 @@ def connect(body: Body) -> packets.Connect:
         text = "no client identifier, but a session that lasts"
         raise Fault(Reason.CLIENT_IDENTIFIER_NOT_VALID, text, _REFUSED_CLIENT_ID_3)
     return packets.Connect(version, client_id, clean_start, keep_alive_s, username, password, will, properties)
+
+
+def _refused_version_3(name: bytes, version: int) -> int | None:
+    """Return the code for a protocol that is not served; None for one that is not MQTT, whose form nobody knows."""
+    is_mqtt = name == b"MQTT" or (name == b"MQIsdp" and version < 5)
+    return _REFUSED_VERSION_3 if is_mqtt else None
 
 
 def _will(body: Body, at: int, flags: int) -> tuple[packets.Will, int]:

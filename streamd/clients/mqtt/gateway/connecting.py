@@ -12,6 +12,7 @@ from streamd.clients.mqtt.codec.packets import Connack, Connect
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.leaving import Refused, raise_faults, take
+from streamd.clients.mqtt.gateway.lines import Lines
 from streamd.clients.mqtt.gateway.session import Session
 from streamd.clients.mqtt.session.incoming import Incoming
 from streamd.clients.mqtt.session.outgoing import Outgoing, Sent
@@ -56,6 +57,7 @@ _CODES_3: Final = {
 }
 _EPOCHS_PER_MS: Final = 10**9
 _MOVES_MAX: Final = 10  # so often other gateways may come first
+_OLDER_S: Final = 30.0  # in which what a client sent on its connection before is worked on
 
 
 class _Moved(Exception):
@@ -67,6 +69,7 @@ class Connecting:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._lines = Lines()
 
     def connect(self, connection: Connection, packet: Connect) -> None:
         """Take a CONNECT."""
@@ -102,8 +105,10 @@ class Connecting:
                     Reason.QUOTA_EXCEEDED, f"the limit of clients with a will is reached: {gateway.limits.wills_max:,}"
                 )
             self._check_store()
+            until_s = gateway.loop.time() + _OLDER_S
+            self._lines.enter(connection, client_id, rights.username)
             async with gateway.lock(client_id):
-                await self._begin(connection, packet, client_id, rights)
+                await self._begin(connection, packet, client_id, rights, until_s)
         except Refused as refused:
             self._refuse(connection, client_id, refused)
         except (StoreFault, NewerRecord) as fault:
@@ -111,6 +116,8 @@ class Connecting:
         except Exception as error:  # without an answer the client would wait for ever
             text = f"internal error: {type(error).__name__}: {error}"
             self._refuse(connection, client_id, Refused(Reason.SERVER_UNAVAILABLE, text))
+        finally:
+            self._lines.leave(connection, client_id)
 
     def _check_store(self) -> None:
         link = self._gateway.link
@@ -142,8 +149,10 @@ class Connecting:
         except TooManyWaiting as error:
             raise Refused(Reason.SERVER_BUSY, str(error))
 
-    async def _begin(self, connection: Connection, packet: Connect, client_id: str, rights: ClientRights) -> None:
-        """Make or go on with the session, and answer."""
+    async def _begin(
+        self, connection: Connection, packet: Connect, client_id: str, rights: ClientRights, until_s: float
+    ) -> None:
+        """Make or go on with the session, and answer. until_s: what the client sent before is worked on so long."""
         gateway = self._gateway
         if connection.is_closing:
             return
@@ -155,16 +164,22 @@ class Connecting:
         if older is not None:
             if older.user != rights.username:
                 raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {older.user!r}")
-            gateway.counters.takeovers += 1
-            gateway.takeovers.note(client_id)
-            assert older.connection is not None
-            older.connection.close(Reason.SESSION_TAKEN_OVER)
+            before = older.connection
+            assert before is not None
+            if not before.is_lost:
+                gateway.counters.takeovers += 1
+                gateway.takeovers.note(client_id)
+            before.finish(max(until_s - gateway.loop.time(), 0), Reason.SESSION_TAKEN_OVER)
+            await before.until_closed()
         leaving = gateway.leaving.get(client_id)
         if leaving is not None and leaving.storing:
             # What it had begun to publish is stored or refused before the session goes on.
             await gateway.until_stored(leaving)
         if client_id in gateway.unwritten:
             raise_faults(await gateway.unwritten.write_again(client_id))
+        self._lines.leave(connection, client_id)
+        if connection.is_closing:
+            return
         session, is_present = await self._session(connection, packet, client_id, rights)
         if connection.is_closing:  # the client did not wait
             gateway.clients[client_id] = session
@@ -449,10 +464,14 @@ class Connecting:
             if packet.properties.get(Property.REQUEST_RESPONSE_INFORMATION) == 1:
                 name = session.client_id.replace("+", "_").replace("#", "_")
                 properties[Property.RESPONSE_INFORMATION] = f"response/{name}"
+        connection.is_let_in = True
         connection.answer(Connack(is_present, 0, properties))
 
     def _refuse(self, connection: Connection, client_id: str, refused: Refused) -> None:
         if connection.is_refused:
+            return
+        if connection.is_let_in:  # a second CONNACK would break the protocol
+            connection.abandon(str(refused))
             return
         connection.is_refused = connection.is_clean_end = True  # a client that is not let in has no will
         gateway = self._gateway

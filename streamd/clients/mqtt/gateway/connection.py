@@ -36,11 +36,15 @@ class Connection:
     """The asyncio.Protocol of one socket. (It has no base: compiled, one that is interpreted would slow all look-ups.)
 
     is_busy: a packet is being worked on, and those behind it wait. is_full: the client does not read what it is sent.
-    flush_every: so many packets are written before the end of the turn; 0 for any number.
+    is_ended: nothing more is read of the client; what has come of it is worked on, and then the connection is closed.
+    is_lost: the socket is closed. is_let_in: CONNACK was sent. flush_every: packets that are written at once; 0: any.
     """
 
     __slots__ = (
+        "_closed",
+        "_farewell",
         "_is_reading",
+        "_is_running",
         "_out",
         "_queue",
         "_queued_bytes",
@@ -55,10 +59,14 @@ class Connection:
         "is_busy",
         "is_clean_end",
         "is_closing",
+        "is_ended",
         "is_full",
+        "is_let_in",
+        "is_lost",
         "is_refused",
         "keep_alive_s",
         "kind",
+        "moved_s",
         "order",
         "packet_bytes_max",
         "peer",
@@ -77,7 +85,8 @@ class Connection:
         self.session: Session | None = None
         self.version = 0
         self.peer = ""
-        self.heard_s = 0.0
+        self.heard_s = 0.0  # when the last whole packet came
+        self.moved_s = 0.0  # when a part of a packet came that was not its end
         self.since_s = 0.0  # of its CONNECT, in Unix seconds
         self.keep_alive_s = 0.0
         self.order = 0  # of several connections of one client at several gateways, the last has the highest
@@ -85,6 +94,7 @@ class Connection:
         self.packet_bytes_max = _NO_LIMIT
         self.tells_problems = True
         self.is_busy = self.is_full = self.is_closing = self.is_clean_end = self.is_refused = False
+        self.is_ended = self.is_lost = self.is_let_in = False
         self.aliases: dict[bytes, int] | None = None
         self.aliases_in: Aliases | None = None
         self.alias_maximum = 0
@@ -93,6 +103,9 @@ class Connection:
         self._queued_bytes = 0
         self._out: list[bytes] | None = None
         self._is_reading = True
+        self._is_running = False
+        self._farewell: tuple[int, str | None] | None = None  # reason and reference of the DISCONNECT at the end
+        self._closed: asyncio.Future[None] | None = None
 
     # The socket's side.
 
@@ -106,7 +119,7 @@ class Connection:
         """Take bytes."""
         gateway = self.gateway
         gateway.counters.bytes_received += len(data)
-        if self.is_closing:
+        if self.is_closing or self.is_ended:
             return
         packets = self.decoder.feed(data)
         if self.is_busy:  # half a packet takes memory, too
@@ -125,6 +138,8 @@ class Connection:
                 self._wait(packets)
                 return
             self._run(packets)
+        else:
+            self.moved_s = gateway.loop.time()
         if self.decoder.fault is not None and not self.is_busy:
             self.fail(self.decoder.fault)
 
@@ -135,25 +150,32 @@ class Connection:
         if len(self._queue) > _QUEUED_MAX:
             self.stop_reading()
 
-    def _run(self, packets: list[Packet]) -> None:
+    def _run(self, packets: list[Packet], waits: bool = True) -> None:
+        self._is_running = True
         try:
             for at, packet in enumerate(packets):
                 if self.is_closing:
                     return
-                if self.is_busy:
+                if self.is_busy and waits:
                     self._wait(packets[at:])
                     return
                 self._take(packet)
         except Fault as fault:
             self.fail(fault)
+        finally:
+            self._is_running = False
 
     def go_on(self) -> None:
         """Work on the packets that waited for one that is done."""
+        if self.is_closing:
+            return
         if self.gateway.held_up is not None:
             self.gateway.held_up.append(self)
             return
         self.is_busy = False
         self._queued_bytes = 0
+        if self._is_running:  # those behind it follow at once
+            return
         if self._queue is not None:
             queue, self._queue = list(self._queue), None
             self._run(queue)
@@ -161,12 +183,17 @@ class Connection:
             return
         if self.decoder.fault is not None:
             self.fail(self.decoder.fault)
+        elif self.is_ended:
+            self._say_farewell()
         elif not self._is_reading and not self.gateway.is_congested:
             self.start_reading()
 
     def eof_received(self) -> bool:
-        """Close when the client has closed its side."""
-        return False
+        """Close when the client has closed its side, behind what it has sent; return whether something still waits."""
+        if self.is_closing or not self.is_busy:
+            return False
+        self.is_ended = True
+        return True
 
     def pause_writing(self) -> None:
         """Note that the client does not read."""
@@ -181,21 +208,26 @@ class Connection:
                 self.gateway.shares.go_on(self.session)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note that the socket is closed."""
-        self.is_closing = True
-        self._queue = None
-        self.gateway.disconnected(self)
+        """Note that the socket is closed; what was read of it before is worked on all the same."""
+        self.is_lost = self.is_ended = self.is_full = True
+        gateway = self.gateway
+        gateway.paused.pop(self, None)
+        if self.is_closing:
+            gateway.disconnected(self)
+        elif not self.is_busy or len(gateway.connections) > gateway.limits.connections_max:
+            self.close()
 
     def stop_reading(self) -> None:
         """Read no more until `start_reading`."""
-        if self._is_reading and self.transport is not None and not self.is_closing:
+        transport = self.transport
+        if self._is_reading and not self.is_ended and transport is not None and not transport.is_closing():
             self._is_reading = False
-            self.transport.pause_reading()
+            transport.pause_reading()
             self.gateway.paused[self] = None
 
     def start_reading(self) -> None:
         """Read again."""
-        if not self._is_reading and self.transport is not None and not self.is_closing:
+        if not self._is_reading and self.transport is not None and not self.is_closing and not self.is_ended:
             self._is_reading = True
             self.heard_s = self.gateway.loop.time()  # it may have sent something that was not read
             self.gateway.paused.pop(self, None)
@@ -205,6 +237,16 @@ class Connection:
     def is_reading(self) -> bool:
         """Whether its socket is read."""
         return self._is_reading
+
+    @property
+    def upload(self) -> tuple[int, float]:
+        """Size in bytes of the packet that is on its way, 0 without one; and when a part of it came last."""
+        size = self.decoder.awaited_bytes
+        frame_s = None if self.transport is None else self.transport.get_extra_info("frame_moved_s")
+        if frame_s is not None:  # a WebSocket hands on whole frames, and does not know how much follows
+            assert isinstance(frame_s, float)
+            return size or self.gateway.limits.packet_bytes_max, frame_s
+        return size, max(self.heard_s, self.moved_s)
 
     # What is written.
 
@@ -305,6 +347,9 @@ class Connection:
         """Close the socket behind what was written; reason, reference: for a DISCONNECT of 5.0."""
         if self.is_closing:
             return
+        if self._queue:
+            self.note_dropped(len(self._queue))
+            self._queue = None
         if reason is not None and self.version == 5 and self.session is not None:
             properties: Properties = {Property.REASON_STRING: text[:200]} if text and self.tells_problems else {}
             if reference is not None:
@@ -312,11 +357,60 @@ class Connection:
             self.answer(p.Disconnect(reason, properties))
         self.is_closing = True
         self.flush()
-        if self.transport is not None:
-            self.transport.close()
-            if self.transport.get_write_buffer_size():
-                self.gateway.loop.call_later(_DRAIN_S, self.transport.abort)
-        self.gateway.closing(self)
+        if self.is_lost:
+            self.gateway.disconnected(self)
+        else:
+            if self.transport is not None and not self.transport.is_closing():  # as one is whose client of TLS is gone
+                self.transport.close()
+                if self.transport.get_write_buffer_size():
+                    self.gateway.loop.call_later(_DRAIN_S, self.transport.abort)
+            self.gateway.closing(self)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    def finish(self, within_s: float, reason: int, reference: str | None = None) -> None:
+        """Close behind what the client has sent until now; after `within_s` only its messages go on to the store."""
+        if not self.is_busy or (self.session is None and not self.has_more):
+            self.close(reason, reference=reference)
+        elif not self.is_closing:
+            if self._farewell is None:
+                self._farewell = reason, reference
+            self.stop_reading()
+            self.is_ended = True
+            self.gateway.loop.call_later(within_s, self.cut)
+
+    def cut(self) -> None:
+        """Close now: of what waits, subscriptions are neither made nor ended, and the rest is worked on."""
+        if self.is_closing:
+            return
+        if self.session is not None and self._queue:
+            queue, self._queue = self._queue, None
+            kept = [one for one in queue if type(one) not in (p.Subscribe, p.Unsubscribe)]
+            self.note_dropped(len(queue) - len(kept))
+            self._run(kept, waits=False)
+        self._say_farewell()
+
+    def _say_farewell(self) -> None:
+        reason, reference = self._farewell or (None, None)
+        self.close(reason, reference=reference)
+
+    def until_closed(self) -> asyncio.Future[None]:
+        """Return what is done when the connection is closed, or is being closed."""
+        self._closed = self.gateway.loop.create_future()
+        if self.is_closing:
+            self._closed.set_result(None)
+        return self._closed
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a packet waits that does something."""
+        return self._queue is not None and any(type(one) is not p.Pingreq for one in self._queue)
+
+    def note_dropped(self, count: int) -> None:
+        """Count packets that are not worked on, as the connection ends before their turn, and say so."""
+        if count and self.session is not None:
+            self.gateway.counters.packets_dropped += count
+            self.gateway.log_fault(self, f"the connection ended first: {count} packets that it had sent are dropped")
 
     # The packets.
 

@@ -18,6 +18,7 @@ class Counters:
     connects_refused: int = 0
     messages_received: int = 0  # packets
     messages_sent: int = 0
+    packets_dropped: int = 0  # that waited for the one before them when their connection was ended
     publishes_received: int = 0
     publishes_sent: int = 0
     publishes_refused: int = 0

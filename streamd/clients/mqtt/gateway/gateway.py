@@ -60,6 +60,7 @@ _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishe
 _BACKLOG_BYTES_MAX: Final = 32 * 2**20
 _TICK_S: Final = 0.1
 _START_S: Final = 10.0  # for the store, at the start
+_FINISHING_S: Final = 1.0  # at the end, for what clients have sent before
 _LOOKS_AT_ONCE: Final = 1_000  # at the owners of sessions
 _LOGGED_PER_S: Final = 20  # lines of one kind
 
@@ -137,7 +138,7 @@ class Gateway:
         self.has_search = False
         self._touched: list[Connection] = []
         self._locks = ClientLocks()
-        self.keep_alive = KeepAlive(self.loop, self.counters)
+        self.keep_alive = KeepAlive(self.loop, self.counters, self.limits.upload_bytes_per_s_min)
         # A link of its own: a lease must not wait behind what many clients ask for, nor for replicas.
         self._lease_link = Link(target, "streamd-mqtt-lease")
         self.ownership = Ownership(self._lease_link, self.run)
@@ -218,9 +219,9 @@ class Gateway:
         for connection in list(self.connections):
             reference = self.ownership.reference()
             reason = Reason.SERVER_SHUTTING_DOWN if reference is None else Reason.USE_ANOTHER_SERVER
-            connection.close(reason, reference=reference)
+            connection.finish(_FINISHING_S, reason, reference)
         for _ in range(200):
-            if not self.connections and not self.publishing.backlog:
+            if not self.connections and not self.leaving and not self.publishing.backlog:
                 break
             await asyncio.sleep(0.01)
         self.tail.is_closed = True

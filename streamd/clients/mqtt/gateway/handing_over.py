@@ -30,6 +30,8 @@ _TOLD_S: Final = 60  # after which nobody waits for it
 _LOOKS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
 # A gateway that lives, and does not let go for so long, loses the session: what it still writes does not count.
 _PATIENCE_S: Final = 2.0
+# So long what a client has sent here before is worked on: shorter than the patience of the other gateway.
+_FINISHING_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _ORDER: Final = "mqtt:connections"  # counts connections while there are several gateways
 _REMEMBERED: Final = 1_000
@@ -83,7 +85,7 @@ class HandingOver:
             return  # a client identifier belongs to the user who came first
         self._gateway.takeovers.note(session.client_id, is_told=bool(said.get("is_told")))
         self._gateway.counters.takeovers += 1
-        session.connection.close(Reason.SESSION_TAKEN_OVER)
+        session.connection.finish(_FINISHING_S, Reason.SESSION_TAKEN_OVER)
 
     async def _let_go(self, client_id: str, text: str) -> None:
         """Let go of a session whose client is not here: its CONNECT has failed after the session was taken for it."""

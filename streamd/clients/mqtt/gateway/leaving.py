@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from streamd.clients.mqtt.codec.packets import Will
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.session import Session
@@ -60,7 +61,9 @@ class Leaving:
             asked = will.properties.get(Property.WILL_DELAY_INTERVAL, 0)
             assert isinstance(asked, int)
             delay_s = min(asked, session.expiry_s)
-            if not delay_s:
+            if not delay_s and session.looked_up:
+                gateway.spawn(self._publish_behind(session, will, session.will_name))
+            elif not delay_s:
                 gateway.wills.publish(session.client_id, session.uid, will, session.will_name)
         commands: list[Words] = []
         ending: list[Words] = []  # what lets go of the session
@@ -102,6 +105,11 @@ class Leaving:
             gateway.spawn(self._let_go(session, pointer, ending))
             ending = []
         gateway.unwritten.write(session.client_id, pointer, [*commands, *ending])
+
+    async def _publish_behind(self, session: Session, will: Will, name: str) -> None:
+        """Publish a will when all that its client has published is stored."""
+        await self._gateway.until_stored(session)
+        self._gateway.wills.publish(session.client_id, session.uid, will, name)
 
     async def _let_go(self, session: Session, pointer: Pointer, ending: list[Words]) -> None:
         await self._gateway.until_stored(session)

@@ -8,12 +8,14 @@ class Limits:
     """Bounds per client, per user and in all; the command line has an option for each.
 
     session_expiry_max_s: also for clients of 3.1.1, whose sessions would have no end. keep_alive_max_s: 0 lets clients
-    have none. receive_maximum: messages of QoS 1 and 2 that a client may have under way. in_flight_max: the same
+    have none. upload_bytes_per_s_min: of a packet that is on its way for longer than the keep alive.
+    receive_maximum: messages of QoS 1 and 2 that a client may have under way. in_flight_max: the same
     outwards, also for clients that would take more. iid_bytes_max: the length of an `iid`, which the window keeps.
     """
 
     session_expiry_max_s: int = 7 * 86_400
     keep_alive_max_s: int = 0
+    upload_bytes_per_s_min: int = 1_000
     receive_maximum: int = 1_000
     in_flight_max: int = 1_000
     packet_bytes_max: int = 1_048_576

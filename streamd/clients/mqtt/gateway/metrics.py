@@ -34,6 +34,7 @@ _COUNTERS: Final = {
     "faults": ("faults", "Connections that were closed because of what the client sent."),
     "messages_received": ("packets_received", "Packets received."),
     "messages_sent": ("packets_sent", "Packets sent."),
+    "packets_dropped": ("packets_dropped", "Packets that were not worked on, as their connection was ended first."),
     "publishes_received": ("publishes_received", "Messages received."),
     "publishes_sent": ("publishes_sent", "Messages sent to subscribers."),
     "publishes_refused": ("publishes_refused", "Messages that were not stored: no right, a limit, a store fault."),

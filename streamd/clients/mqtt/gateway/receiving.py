@@ -109,10 +109,6 @@ class Receiving:
     ) -> None:
         gateway = self._gateway
         log = gateway.logs.of_topic(topic)
-        if values and log.version < 2 and version_of(values) > log.version:
-            connection.is_busy = True
-            gateway.spawn(self._after_version(connection, session, packet, topic, values, log))
-            return
         name: bytes | None = None
         if values or self._rules:
             name = self._name_of(packet, topic, values)
@@ -136,56 +132,51 @@ class Receiving:
         done = partial(self._stored, connection, session, packet.packet_id, qos, None if name is None else log)
         publication = Publication(log, client, fields, producer, iid, awaiting, done)
         closed = log.handle.closed_generations() if name is not None else []
-        if closed or session.looked_up:
-            self._look_up(session, publication, closed)
+        if values and log.version < 2 and version_of(values) > log.version:
+            connection.is_busy = True
+            gateway.spawn(self._after_version(connection, session, self._in_line(session, publication), closed))
+        elif closed:
+            gateway.spawn(self._find(session, self._in_line(session, publication), closed))
+        elif session.looked_up:
+            self._in_line(session, publication).is_known = True
         else:
             publishing.publish(publication)
         if gateway.is_congested:
             connection.stop_reading()
 
-    def _look_up(self, session: Session, publication: Publication, closed: list[Generation]) -> None:
-        """Store a message whose name a generation that was closed a short time ago may know, or one behind it."""
+    def _in_line(self, session: Session, publication: Publication) -> LookedUp:
+        """Let a message, and those of its client behind it, wait until it may be stored."""
         if session.looked_up is None:
             session.looked_up = deque()
-        one = LookedUp(publication, is_known=not closed)
+        one = LookedUp(publication)
         session.looked_up.append(one)
-        if closed:
-            self._gateway.spawn(self._find(session, one, closed))
+        return one
 
     async def _find(self, session: Session, one: LookedUp, closed: list[Generation]) -> None:
+        """Ask generations that were closed a short time ago whether they know the name of a message."""
         one.entry_id = await self._gateway.publishing.find_in(one.publication, closed)
         one.is_known = True
         waiting = session.looked_up
         assert waiting is not None
         while waiting and waiting[0].is_known:
             first = waiting.popleft()
-            if first.entry_id is None:
+            if first.entry_id is None and first.refusal is None:
                 self._gateway.publishing.publish(first.publication)
             else:
-                first.publication.done(first.entry_id, None)
+                first.publication.done(first.entry_id, first.refusal)
         if not waiting:
             session.looked_up = None
 
     async def _after_version(
-        self,
-        connection: Connection,
-        session: Session,
-        packet: Publish,
-        topic: bytes,
-        values: Properties,
-        log: OpenLog,
+        self, connection: Connection, session: Session, one: LookedUp, closed: list[Generation]
     ) -> None:
         """Store the first message of a log that needs entries of version 2."""
         try:
-            await log.raise_version(2)
+            await one.publication.log.raise_version(2)
         except Exception as error:
-            self._failed(connection, session, packet.packet_id, packet.qos, str(error))
-            connection.go_on()
-            return
-        connection.is_busy = False
-        if session.connection is connection:
-            self._store(connection, session, packet, topic, values)
-            connection.go_on()
+            one.refusal, closed = str(error), []
+        await self._find(session, one, closed)
+        connection.go_on()
 
     def _name_of(self, packet: Publish, topic: bytes, values: Properties) -> bytes | None:
         pairs = values.get(Property.USER_PROPERTY)
@@ -221,14 +212,15 @@ class Receiving:
         if not qos:
             return
         assert session.incoming is not None
-        session.incoming.stored(qos, packet_id)
+        answers = session.incoming.stored(qos, packet_id)
         if connection.is_closing:
             return
-        if text and connection.version == 5:
-            answer = Puback if qos == 1 else Pubrec
-            connection.answer(answer(packet_id, 0, {Property.REASON_STRING: text}))
-        else:
-            connection.acknowledge(_PUBACK if qos == 1 else _PUBREC, packet_id)
+        for _ in range(answers):
+            if text and connection.version == 5:
+                answer = Puback if qos == 1 else Pubrec
+                connection.answer(answer(packet_id, 0, {Property.REASON_STRING: text}))
+            else:
+                connection.acknowledge(_PUBACK if qos == 1 else _PUBREC, packet_id)
 
     def _has_forgotten(self, log: OpenLog, client: bytes, said: bytes) -> bool:
         """Return whether a publisher's window may have forgotten some of its names before their time."""
@@ -255,17 +247,19 @@ class Receiving:
         gateway = self._gateway
         gateway.counters.publishes_refused += 1
         gateway.log_fault(connection, f"the store refused a message: {error}")
+        answers = 0
         if qos:
             assert session.incoming is not None
-            session.incoming.refused(qos, packet_id)
+            answers = session.incoming.refused(qos, packet_id)
             if session.awaiting_keys is not None:
                 session.awaiting_keys.pop(packet_id, None)
         if connection.is_closing:
             return
         if connection.version < 5:
             connection.close()
-        elif qos:
-            answer = Puback if qos == 1 else Pubrec
+            return
+        answer = Puback if qos == 1 else Pubrec
+        for _ in range(answers):
             connection.answer(answer(packet_id, reason_of(error), {Property.REASON_STRING: error[:200]}))
 
     def _refuse(self, connection: Connection, packet: Publish, reason: Reason, text: str) -> None:

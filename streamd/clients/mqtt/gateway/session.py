@@ -76,16 +76,18 @@ class Cursor:
 
 
 class LookedUp:
-    """A message of a client that waits, with those behind it, until closed generations were asked for its name.
+    """A message of a client that waits, with those behind it: closed generations are asked for its name.
 
-    entry_id: the entry that has that name.
+    Or its log's version is raised. is_known: that is done. entry_id: the entry that has that name. refusal: the version
+    was not raised.
     """
 
-    __slots__ = ("entry_id", "is_known", "publication")
+    __slots__ = ("entry_id", "is_known", "publication", "refusal")
 
-    def __init__(self, publication: Publication, is_known: bool) -> None:
-        self.publication, self.is_known = publication, is_known
+    def __init__(self, publication: Publication) -> None:
+        self.publication, self.is_known = publication, False
         self.entry_id: bytes | None = None
+        self.refusal: str | None = None
 
 
 class Session:

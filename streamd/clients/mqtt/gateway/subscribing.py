@@ -48,6 +48,7 @@ class Subscribing:
     def _begin(self, connection: Connection, packet: Subscribe) -> None:
         session = connection.session
         if connection.is_closing or session is None:
+            self._gateway.counters.packets_dropped += 1
             return
         start = _user_property(packet.properties, START)
         shared = [one.filter for one in packet.subscriptions if _is_shared(one)]

@@ -1,9 +1,13 @@
 """The connections that are let in: how many there are, and when one ends."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
+
+# Of a client that has reset its connection: about as much as waits of one that is connected.
+REST_BYTES_MAX: Final = 256 * 1024
 
 MakeProtocol = Callable[[], asyncio.Protocol]
 
@@ -115,4 +119,21 @@ class AdmittedConnection(asyncio.Protocol):
         """Free the place for another connection."""
         self._admission.dismiss(self)
         if self._served is not None:
+            if exc is not None:
+                self._read_rest(self._served)
             self._served.connection_lost(exc)
+
+    def _read_rest(self, served: asyncio.Protocol) -> None:
+        """Hand on what came before the client reset the connection: the loop reads no more when a write has failed."""
+        assert self._transport is not None
+        sock = self._transport.get_extra_info("socket")
+        if sock is None or self._transport.get_extra_info("sslcontext") is not None:
+            return
+        rest = bytearray()
+        try:
+            while len(rest) < REST_BYTES_MAX and (data := os.read(sock.fileno(), REST_BYTES_MAX)):
+                rest += data
+        except OSError:  # there is nothing more
+            pass
+        if rest:
+            served.data_received(bytes(rest))

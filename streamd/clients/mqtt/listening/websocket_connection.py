@@ -69,6 +69,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._websocket = ServerProtocol(select_subprotocol=_chosen, max_size=bytes_max, logger=_LOGGER)
         self._handshake_bytes = 0
         self._unread = bytearray()
+        self._read_s = 0.0  # when the last bytes came
         self._next: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._network_paused = False
@@ -81,6 +82,11 @@ class WebSocketConnection(asyncio.Protocol):
     def handshaking(self) -> bool:
         """Whether there is no MQTT connection yet."""
         return self._served is None
+
+    @property
+    def frame_moved_s(self) -> float | None:
+        """When the last bytes of a frame came that is not complete; None without one."""
+        return self._read_s if self._unread or self._websocket.reader.buffer else None
 
     # What the network says.
 
@@ -96,6 +102,7 @@ class WebSocketConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand on the bytes of the frames, some in this turn and the rest in the next ones."""
         self._unread += data
+        self._read_s = self._loop.time()
         if self._next is None and not self.held:
             self._read()
 
@@ -129,7 +136,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Take it as the end: without a close frame before it the client is gone."""
-        while self._unread and not self.held:
+        while self._unread:
             self._read()
         self._websocket.receive_eof()
         if self._served is not None:
@@ -157,7 +164,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self._served is None:
             return
         try:
-            while self._unread and not self.held:
+            while self._unread:
                 self._read()
         finally:
             self._transport.ended()

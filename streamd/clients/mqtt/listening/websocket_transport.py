@@ -32,6 +32,10 @@ class Reading(Protocol):
     def held(self) -> bool:
         """Whether nothing is handed on."""
 
+    @property
+    def frame_moved_s(self) -> float | None:
+        """When the last bytes of a frame came that is not complete; None without one."""
+
 
 class WebSocketTransport(asyncio.Transport):
     """Takes bytes as a TCP transport does; frames and bytes need not match."""
@@ -56,7 +60,9 @@ class WebSocketTransport(asyncio.Transport):
         self.closed = False  # by this side
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the network connection says, such as `peername` and `peercert`."""
+        """Return what the network connection says, such as `peername`; `frame_moved_s`: see `Reading`."""
+        if name == "frame_moved_s":
+            return self._reading.frame_moved_s
         return self._network.get_extra_info(name, default)
 
     def get_protocol(self) -> asyncio.BaseProtocol:

@@ -15,7 +15,7 @@ class Arrival(IntEnum):
 
     STORE = 1  # it is a new message
     REPEATED = 2  # QoS 2: it was stored before; only the PUBREC is sent again
-    BEING_STORED = 3  # QoS 2: the PUBREC will follow
+    BEING_STORED = 3  # QoS 2: one PUBREC more will follow
 
 
 _STORE: Final = Arrival.STORE  # (to look up a member of an enumeration costs as much as a call)
@@ -31,7 +31,7 @@ class Incoming:
     def __init__(self, receive_maximum: int, awaiting_release: Iterable[int] = ()) -> None:
         self._receive_maximum = receive_maximum
         self._awaiting_release = set(awaiting_release)
-        self._storing_2: set[int] = set()
+        self._storing_2: dict[int, int] = {}  # how often each was sent
         self._storing_1 = 0
         # Of the session before this connection: they do not count until they are sent again.
         self._uncounted = set(self._awaiting_release)
@@ -45,6 +45,7 @@ class Incoming:
         """Take a PUBLISH of QoS 1 or 2, and return what has to be done. Raises: Fault, if there are too many."""
         if qos == 2:
             if packet_id in self._storing_2:
+                self._storing_2[packet_id] += 1
                 return Arrival.BEING_STORED
             if packet_id in self._awaiting_release:
                 if packet_id in self._uncounted:
@@ -55,23 +56,23 @@ class Incoming:
         if qos == 1:  # a QoS 1 identifier may be used again at once: nothing is remembered of it
             self._storing_1 += 1
         else:
-            self._storing_2.add(packet_id)
+            self._storing_2[packet_id] = 1
         return _STORE
 
-    def stored(self, qos: int, packet_id: int) -> None:
-        """Note that a message is stored, before its PUBACK or PUBREC leaves."""
+    def stored(self, qos: int, packet_id: int) -> int:
+        """Note that a message is stored; return how many PUBACKs or PUBRECs are to leave then, one per PUBLISH."""
         if qos == 1:
             self._storing_1 -= 1
-        else:
-            self._storing_2.remove(packet_id)
-            self._awaiting_release.add(packet_id)
+            return 1
+        self._awaiting_release.add(packet_id)
+        return self._storing_2.pop(packet_id)
 
-    def refused(self, qos: int, packet_id: int) -> None:
-        """Note that a message was answered with an error, which completes it."""
+    def refused(self, qos: int, packet_id: int) -> int:
+        """Note that a message is answered with an error, which completes it; return how often it is to be answered."""
         if qos == 1:
             self._storing_1 -= 1
-        else:
-            self._storing_2.remove(packet_id)
+            return 1
+        return self._storing_2.pop(packet_id)
 
     def pubrel(self, packet_id: int) -> bool:
         """Complete a message of QoS 2; return whether its identifier was known. An unknown one gets PUBCOMP 0x92."""
