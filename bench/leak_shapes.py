@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from bench.client import Replies, request
+from bench.leak_copies import OPTIONS, copies_of, expiring, hashes, members, streams, strings
 from bench.servers import Target
 
 MB: Final = 1_000_000
@@ -226,4 +227,9 @@ SHAPES: Final = (
     Shape("error codes of 1 MB", _error_codes, 200),
     Shape("100,000 streams made and deleted", _streams, 15, whole_mb=70),
     Shape("XREADGROUP and XACK behind a CLAIM", _claims, 200_000),
+    Shape("copy of 100,000 small strings", copies_of(strings), 10, OPTIONS),
+    Shape("copy of 100,000 strings that expire", copies_of(expiring), 10, OPTIONS),
+    Shape("copy of 100,000 small hashes", copies_of(hashes), 10, OPTIONS),
+    Shape("copy of 100,000 small streams", copies_of(streams), 10, OPTIONS),
+    Shape("copy of 100,000 members each of a sorted set, a set and a list", copies_of(members), 10, OPTIONS),
 )

@@ -441,11 +441,16 @@ class Keyspace:
         """Replace all contents by those of another keyspace, which is of no more use then."""
         for db, new in zip(self.databases, other.databases, strict=True):
             db.clear()
-            db.values = new.values
-            db.expires_ms, db.expires_sum_ms, db.deadlines = new.expires_ms, new.expires_sum_ms, new.deadlines
+            # What the other one still had would stay as long as the cycles of references around it, which a collection
+            # finds late or never.
+            db.values, new.values = new.values, {}
+            db.expires_ms, new.expires_ms = new.expires_ms, {}
+            db.expires_sum_ms, new.expires_sum_ms = new.expires_sum_ms, 0
+            db.deadlines, new.deadlines = new.deadlines, Deadlines()
             db.used_s = db.touched = new.used_s
-            db.field_times = new.field_times
-            new.values = {}  # else it would keep what is removed here, as long as the cycles of references around it
+            new.used_s = new.touched = {}
+            db.field_times, new.field_times = new.field_times, DueTimes()
+            new.newest, new.set_aside = b"", []
             for key in db.followers.watched_in(db.index):
                 if key in db.values:
                     db.followers.mark(db.index, key)

@@ -8,6 +8,7 @@ from streamd.connected.state import State
 from streamd.durability.cold_segments import ColdSegments
 from streamd.durability.incoming import Incoming
 from streamd.durability.replay import Replay
+from streamd.idmp.sweeper import Sweeper
 from streamd.journal.journal import Journal
 from streamd.journal.loader import Loader
 from streamd.journal.recovery import Loading, read_parts
@@ -80,8 +81,8 @@ class TakingOver:
         job = self._journal.adopt(self._incoming.manifest, self._loading, names_databases, note, holds)
         self._incoming.close()
         state.keyspace.take(other.keyspace)
-        state.sweeper = other.sweeper
-        state.cold = other.cold
+        state.sweeper, other.sweeper = other.sweeper, Sweeper()
+        state.cold, other.cold = other.cold, None
         self._cold.taken(self._segments)
         state.libraries.flush()
         for code in other.libraries.codes():
@@ -94,12 +95,15 @@ class TakingOver:
     def abandon(self) -> None:
         """Let go of what was loaded."""
         self._cold.given_up(self._other)
+        trash = self._state.keyspace.trash
         for db in self._other.keyspace:
-            rows, db.values = db.values, {}
-            self._state.keyspace.trash.add_rows(rows)
+            db.trash = trash
+            db.clear()
+        self._other.sweeper = Sweeper()
         self._let_go()
 
     def _let_go(self) -> None:
-        """Leave nothing that keeps segment files for as long as the cycles of references around it."""
+        """Leave nothing large, and no segment file, to the cycles of references around what was loaded."""
+        self._other.libraries.flush()
         self._steps.close()
         self._segments.forget()
