@@ -80,6 +80,10 @@ GROUPS = (
         ("XINFO GROUPS s", "1"),
     ),
     *rows(
+        f"{_PENDING} ; XTRIM s MAXLEN 0",
+        ("XREADGROUP GROUP g d COUNT 10 CLAIM 0 STREAMS s >", "log"),
+    ),
+    *rows(
         _PENDING,
         ("XACK s g 5-1", "log"),
         ("XACKDEL s g IDS 1 6-1", "log"),

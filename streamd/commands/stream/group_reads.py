@@ -370,7 +370,10 @@ class ClaimingDelivery(Delivery):
         self.taken = []
         until_ms = now_ms - self.options.claim_idle_ms
         is_there = log.holds_pending if log.may_wait else log.__contains__
-        oldest = self.group.pending.oldest(until_ms, budget.entries_left, is_there)
+        first_id, last_id = log.first_id, self.stream.last_id
+        oldest = self.group.pending.oldest(
+            until_ms, budget.entries_left, is_there, last_id + 1 if first_id is None else first_id, last_id
+        )
         if log.may_wait and not budget.sizes_count:
             log.require_ids([row[0] for row in oldest])
         for entry_id, _, time_ms, count in oldest:

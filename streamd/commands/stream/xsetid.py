@@ -65,6 +65,8 @@ def _parse(args: list[bytes]) -> tuple[int, int | None, int]:
 def _set(stream: Stream, last_id: int, entries_added: int | None, max_deleted_id: int) -> None:
     if last_id < stream.last_id:
         stream.note_missing(stream.last_id)  # entries may come whose IDs trimmed ones had
+        for group in (stream.groups or {}).values():
+            group.pending.forget_missing()
     stream.last_id = last_id
     if entries_added is not None:
         stream.entries_added = entries_added

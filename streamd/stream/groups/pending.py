@@ -67,7 +67,7 @@ class PendingEntries(PendingByAge):
         self._length = 0
         self._lent: Lent | None = None
         self.nacked = _NO_NACKED
-        self._oldest = None
+        self._oldest = self._released = None
 
     def __bool__(self) -> bool:
         return len(self) > 0
@@ -163,8 +163,10 @@ class PendingEntries(PendingByAge):
             if owner is not None:
                 self._note_time(time_ms, chunk)
         if self.nacked:
-            self.nacked.pop(entry_id, None)
+            self._not_released((entry_id,))
         if owner is None:
+            if self._released is not None:
+                self._released[entry_id] = None
             if self.nacked:
                 self.nacked[entry_id] = None
             else:
@@ -252,8 +254,7 @@ class PendingEntries(PendingByAge):
         """Give pending entries (ascending IDs) to a consumer; if `counts_up`, count one more delivery of each."""
         for chunk, index, run, _ in self._runs(ids):
             if self.nacked:
-                for entry_id in chunk.ids(index, index + run):
-                    self.nacked.pop(entry_id, None)
+                self._not_released(chunk.ids(index, index + run))
             chunk = self._own(chunk)
             chunk.take_over(index, index + run, owner, time_ms, counts_up)
             self._note_time(time_ms, chunk)
@@ -327,8 +328,7 @@ class PendingEntries(PendingByAge):
 
     def _remove(self, chunk: Chunk, start: int, stop: int) -> None:
         if self.nacked:
-            for entry_id in chunk.ids(start, stop):
-                self.nacked.pop(entry_id, None)
+            self._not_released(chunk.ids(start, stop))
         chunk = self._own(chunk)
         self._length -= stop - start
         chunk.remove(start, stop)

@@ -13,6 +13,9 @@ CHUNK_ENTRIES_MAX: Final = 256
 # The delivery count of an entry that cannot be processed (XNACK FATAL); it counts no further.
 COUNT_MAX: Final = 2**63 - 1
 
+# No delivery was before it.
+TIME_MIN: Final = -(2**63)
+
 # One pending entry: its ID, who has it (None: nobody, after XNACK), when it was delivered last and how often.
 PendingEntry = tuple[int, "Consumer | None", int, int]
 
@@ -194,17 +197,17 @@ class Chunk(ChunkIds):
         """Return the entries of one consumer."""
         return [row for row in self.rows(0, len(self.stamps)) if row[1] is owner]
 
-    def oldest_ms(self) -> int | None:
-        """Return the earliest delivery time of the entries that have an owner, or None."""
+    def oldest_ms(self, from_ms: int = TIME_MIN) -> int | None:
+        """Return the earliest delivery time of the entries that have an owner, from a time on, or None."""
         owners, times = self.owners, self.times
+        if not isinstance(times, list):
+            is_owned = bool(self.held) if isinstance(owners, list) else owners is not None and bool(self.stamps)
+            return times if is_owned and times >= from_ms else None
         if isinstance(owners, list):
-            assert self.held is not None
-            if isinstance(times, list):
-                return min((time for owner, time in zip(owners, times, strict=True) if owner is not None), default=None)
-            return times if self.held else None
-        if owners is None or not self.stamps:
-            return None
-        return min(times) if isinstance(times, list) else times
+            some = [time for owner, time in zip(owners, times, strict=True) if owner is not None and time >= from_ms]
+        else:
+            some = [] if owners is None else [time for time in times if time >= from_ms]
+        return min(some, default=None)
 
     # -- changing ---------------------------------------------------------------------------------------------------
 

@@ -369,6 +369,25 @@ def test_claim_takes_over_what_is_idle_before_it_delivers(engine, clock):
     assert engine.do("XREADGROUP GROUP g b CLAIM 0 COUNT 1 STREAMS s >") == [[b"s", [[*entry("2-1"), 15, 1]]]]
 
 
+@pytest.mark.parametrize("is_released", [False, True])
+def test_claim_gives_a_pending_entry_that_was_missing_once_its_id_is_there_again(engine, clock, is_released):
+    fill(engine, "5-1", "6-1")
+    engine.do("XGROUP CREATE s g 0")
+    engine.do("XREADGROUP GROUP g a STREAMS s >")
+    if is_released:
+        engine.do("XNACK s g SILENT IDS 2 5-1 6-1")
+    engine.do("XTRIM s MAXLEN 0")
+    clock.advance(10)
+    claim = "XREADGROUP GROUP g b COUNT 1 CLAIM 5 STREAMS s >"
+    assert engine.do(claim) is None
+    assert engine.do(claim) is None
+
+    engine.do("XSETID s 1-0")
+    fill(engine, "6-1")
+
+    assert engine.do(claim)[0][1][0][0] == b"6-1"
+
+
 def test_claim_is_ignored_for_history(engine):
     fill(engine, "1-1")
     engine.do("XGROUP CREATE s g 0")
