@@ -47,6 +47,11 @@ class TopicLog:
         return [self.stream(one, shard) for one in self.generations for shard in range(one.shards)]
 
 
+def is_shard(name: str, stream: str) -> bool:
+    """Return whether a key is that of a shard of a log, in any generation."""
+    return re.fullmatch(re.escape(f"{{{name}/") + r"\d+\}:g\d+", stream) is not None
+
+
 def meta_key(name: str) -> str:
     """Return the key of a log's settings."""
     return f"{{{name}}}:meta"

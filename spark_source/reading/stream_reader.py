@@ -41,7 +41,7 @@ from spark_source.reading.planner import (
     share,
 )
 from spark_source.reading.progress import ProgressGroup, standing
-from spark_source.reading.starts import refuse_empty_server, warn_of_limit, warn_of_open_batch
+from spark_source.reading.starts import refuse_empty_server, refuse_other_source, warn_of_limit, warn_of_open_batch
 from spark_source.settings.options import Options
 
 try:
@@ -130,6 +130,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
                 return self._everything()
             start = self.previous
         begin = {**self.unread, **parse_offset(start)}
+        self._refuse_other_source(begin)
         self._show(begin)
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
@@ -157,6 +158,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             if ReadLimit is None and start != end:
                 warn_of_open_batch()
         begin, marks = parse_offset(start), parse_offset(end)
+        self._refuse_other_source(begin, marks)
         self.unread.update((name, mark) for name, mark in begin.items() if name not in marks)
         if ReadLimit is None and not self.has_looked:
             self._refuse_empty_server(begin, self._look([*begin]))
@@ -280,6 +282,10 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
                     backlog = max(backlog, self._splitter().about(name, mark.id, self._end(name, info), info.length))
                 waiting[name] = max(1, min(backlog, info.length))
         return marks, waiting
+
+    def _refuse_other_source(self, *offsets: Offset) -> None:
+        for offset in offsets if not self.has_looked else ():
+            refuse_other_source(offset, self.read_options)
 
     def _refuse_empty_server(self, begin: Offset, infos: dict[str, StreamInfo | None]) -> None:
         if not self.has_looked and self.read_options.fail_on_data_loss:
