@@ -20,6 +20,7 @@ from bench.servers import Target
 from bench.spark import MAPPED, Bench, Cost, Jobs, alternated, fill, middle, session
 from bench.spark_job import SyntheticSource
 from bench.spark_json import json_jobs
+from bench.spark_streams import STREAMS, stream_jobs
 from spark_source.settings.options import BATCH_PARTITION_ENTRIES
 
 RESULTS = Path(__file__).parent / "results" / "spark_beside.json"
@@ -143,7 +144,7 @@ def main() -> None:
     rows = max(BATCH_PARTITION_ENTRIES, arguments.rows // BATCH_PARTITION_ENTRIES * BATCH_PARTITION_ENTRIES)
     kept: list[dict] = []
 
-    def measure(title: str, jobs: Jobs, beside: tuple[tuple[str, str], ...]) -> None:
+    def measure(title: str, jobs: Jobs, beside: tuple[tuple[str, str], ...], rows: int = rows) -> None:
         costs = alternated(bench, jobs, arguments.rounds)
         show(title, costs, rows, beside)
         kept.append(figures(title, costs, rows, beside))
@@ -158,6 +159,7 @@ def main() -> None:
             measure("Writing", writing(bench, rows, place), ((CONTENT, NONE),))
             for title, jobs, pair in json_jobs(bench, rows):
                 measure(title, jobs, (pair,))
+            measure("Many streams", stream_jobs(bench, place), (), STREAMS)
         made = {"day": time.strftime("%d %B %Y"), "rounds": arguments.rounds, "parts": kept}
         RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     finally:

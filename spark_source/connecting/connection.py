@@ -296,6 +296,21 @@ class Server:
 
         return self._again_and_again(once, patience_s)
 
+    def by_node(self, keys: Sequence[str]) -> list[list[str]]:
+        """Return keys in groups, each of one node. Raises: as `patiently`."""
+
+        def once() -> list[list[str]]:
+            self._pool().client_for(None)
+            cluster = self._pool().cluster
+            if cluster is None:
+                return [list(keys)]
+            groups: dict[str, list[str]] = {}
+            for key in keys:
+                groups.setdefault(cluster.get_node_from_key(key).name, []).append(key)
+            return list(groups.values())
+
+        return self._again_and_again(once, None)
+
     def on_every_node(self, work: Callable[[Session], T]) -> list[T]:
         """Return `work(session)` for each node that holds keys; otherwise as `patiently`."""
 

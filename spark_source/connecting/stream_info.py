@@ -1,9 +1,12 @@
-"""The figures of a stream from XINFO STREAM."""
+"""The figures of streams from XINFO STREAM."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_source.connecting.connection import Reply, Session
+from spark_source.connecting.connection import Reply, Server, Session
 from spark_source.errors import StreamdError
+
+ASKED_TOGETHER = 200  # streams: each reply holds two entries of it, which may be large
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,29 @@ def stream_info(session: Session, stream: str) -> StreamInfo | None:
         if str(error).startswith("WRONGTYPE") or "wrong kind of value" in str(error):
             raise StreamdError(f"key {stream} holds no stream: give another one in option stream") from None
         raise
+    return _info(reply)
+
+
+def stream_infos(server: Server, streams: Sequence[str]) -> dict[str, StreamInfo | None]:
+    """Return the figures of many streams, those of one node asked for together.
+
+    Raises: as `stream_info`, and as `Server.patiently`.
+    """
+    found: dict[str, StreamInfo | None] = dict.fromkeys(streams)
+    for group in server.by_node(list(found)):
+        for first in range(0, len(group), ASKED_TOGETHER):
+            some = group[first : first + ASKED_TOGETHER]
+            words = [("XINFO", "STREAM", stream) for stream in some]
+            replies = server.patiently(lambda session, words=words: session.pipeline(words), some[0])  # type: ignore[misc]
+            for stream, reply in zip(some, replies, strict=True):
+                if isinstance(reply, Exception):  # no such key, another type, or a node that has it no more
+                    found[stream] = server.patiently(lambda session, key=stream: stream_info(session, key), stream)  # type: ignore[misc]
+                else:
+                    found[stream] = _info(reply)
+    return found
+
+
+def _info(reply: Reply) -> StreamInfo:
     found = as_dict(reply)
     first = found.get("first-entry")
     added = found.get("entries-added")

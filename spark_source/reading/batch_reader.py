@@ -9,11 +9,12 @@ from pyspark.sql.types import StructType
 
 from spark_source import ids
 from spark_source.connecting.connection import Server, Session
-from spark_source.connecting.stream_info import StreamInfo, stream_info
+from spark_source.connecting.stream_info import StreamInfo, stream_infos
 from spark_source.connecting.topic_log import read_log
 from spark_source.errors import OptionError, StreamMissing
 from spark_source.reading.offsets import Range
 from spark_source.reading.planner import PartSizes, choose_splitter
+from spark_source.reading.tasks import Task, shared
 from spark_source.settings.options import Options, ReadOptions
 from spark_source.values.schema import check_user_schema, raw_schema
 from spark_source.values.topic_schema import check_topic_schema
@@ -46,21 +47,21 @@ class RangeReader:
         if not options.read.streams and options.read.pattern is None and options.read.log is None:
             raise OptionError("stream is missing: name what to read, or give streamPattern, streamRegex or log")
 
-    def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
-        """Yield the record batches of a planned range; for None nothing."""
-        from spark_source.reading.entry_pages import read_range
+    def read_task(self, task: Task | None) -> "Iterator[pa.RecordBatch]":
+        """Return the record batches of planned ranges, one range after the other; for None nothing."""
+        from spark_source.reading.several_ranges import read_ranges
         from spark_source.values.arrow import MappedConverter, RawConverter
         from spark_source.values.collector import undisturbed
         from spark_source.values.moments import session_zone
 
-        if part is None:
+        if task is None:
             return iter(())
         options = self.read_options
         if options.log is not None:
             from spark_source.reading.topic_read import converted
 
             batches = converted(
-                *(self.server, part, self.schema, options.topic_filter, options.page_size, options.fail_on_data_loss)
+                *(self.server, task, self.schema, options.topic_filter, options.page_size, options.fail_on_data_loss)
             )
             return undisturbed(batches)
         converter: RawConverter | MappedConverter
@@ -68,7 +69,7 @@ class RangeReader:
             converter = RawConverter(self.schema)
         else:
             converter = MappedConverter(self.schema, options.mode == "failfast", session_zone())
-        return undisturbed(read_range(self.server, part, converter, options.page_size, options.fail_on_data_loss))
+        return undisturbed(read_ranges(self.server, task, converter, options.page_size, options.fail_on_data_loss))
 
 
 def is_raw(options: ReadOptions, schema: StructType) -> bool:
@@ -137,13 +138,11 @@ class StreamdReader(RangeReader, DataSourceReader):
         elif options.log is not None:
             names = read_log(self.server, options.log).streams()
         refuse_unread_streams(options, names)
-        parts: list[Range] = []
-        for name in names:
-            parts.extend(self._parts(name))
-        return [InputPartition(part) for part in parts]
+        infos = stream_infos(self.server, names)
+        found = [self._parts(name, infos[name]) for name in names]
+        return [InputPartition(task) for task in shared(found, options.entries_per_batch_partition)]
 
-    def _parts(self, stream: str) -> list[Range]:
-        info = self.server.patiently(lambda session: stream_info(session, stream), stream)
+    def _parts(self, stream: str, info: StreamInfo | None) -> list[Range]:
         if info is None:
             where = self.options.connection.endpoint
             raise StreamMissing(f"stream {stream} does not exist on {where}: check option stream")
@@ -151,6 +150,8 @@ class StreamdReader(RangeReader, DataSourceReader):
         if ids.parse(start) >= ids.parse(end) or not info.length:
             return []
         sizes = PartSizes(self.read_options.entries_per_batch_partition, self.read_options.min_partitions)
+        if start == ids.SMALLEST and end == info.last and sizes.parts(info.length) == 1:
+            return [Range(stream, start, end, info.length)]
         splitter = choose_splitter(self.server)
         cuts = splitter.estimate(stream, start, end, None, info.length, sizes)
         head = info.first if cuts is not None else None
@@ -166,7 +167,7 @@ class StreamdReader(RangeReader, DataSourceReader):
         return start, last_position(options, stream, info)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        return self.read_part(partition.value)
+        return self.read_task(partition.value)
 
 
 def first_position(

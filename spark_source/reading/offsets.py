@@ -17,6 +17,8 @@ A mark may have further members:
   one that was made anew.
 * `lost`: the number of entries of the range that were known to be gone (failOnDataLoss=false).
 * `about`: "parts": the counts of the cuts are estimates, but their sum is exact; "total": the sum is estimated, too.
+* `together`: ranges of several streams may share a task, up to this number of entries (see tasks.py). It stands in the
+  offset because the option may be another one when the batch runs again.
 * `behind`, if `n` is an estimate: [the first unread entry, the number of entries added to the stream by then].
 * `at`: the server and database; by it the sink notices that it would write to a source of its query.
 
@@ -46,6 +48,7 @@ class Mark:
     head: str | None = None
     about: str = ""
     behind: tuple[str, int] | None = None
+    together: int | None = None
 
     def as_json(self) -> dict[str, object]:
         made: dict[str, object] = {"id": self.id, "n": self.n}
@@ -62,6 +65,8 @@ class Mark:
             made["about"] = self.about
         if self.behind is not None:
             made["behind"] = list(self.behind)
+        if self.together is not None:
+            made["together"] = self.together
         return made
 
     def at_rest(self, state: str) -> "Mark":
@@ -108,7 +113,9 @@ def _parse_mark(stream: str, raw: object) -> Mark:
         lost, state, head = int(raw.get("lost", 0)), str(raw.get("state", "")), raw.get("head")
         behind = raw.get("behind")
         behind = None if behind is None else (str(behind[0]), int(behind[1]))
-        return Mark(raw["id"], count, cuts, raw.get("from"), lost, state, head, str(raw.get("about", "")), behind)
+        about, together = str(raw.get("about", "")), raw.get("together")
+        together = None if together is None else int(together)
+        return Mark(raw["id"], count, cuts, raw.get("from"), lost, state, head, about, behind, together)
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError, IndexError):
         shown = json.dumps(raw)[:80]
         raise StreamdError(

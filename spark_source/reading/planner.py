@@ -173,6 +173,14 @@ class PartSizes:
 
     entries: int
     parts_min: int
+    rounded_up: bool = False  # as before: then equal parts may be fewer than `parts_min`
+
+    def size(self, total: int) -> int:
+        """Return the size of equal parts of `total` entries; only the last part may be smaller."""
+        parts = self.parts(total)
+        size = math.ceil(total / parts)
+        is_enough = math.ceil(total / size) >= min(total, self.parts_min)
+        return size if is_enough or self.rounded_up else total // parts
 
     def parts(self, total: int) -> int:
         """Return the number of parts for `total` entries."""
@@ -230,7 +238,7 @@ class NativeSplitter:
             total = self._count(session, stream, start, end, max(expected, 1))
         if not total:
             return ()
-        size = math.ceil(total / sizes.parts(total))
+        size = sizes.size(total)
         firsts = self._split(session, stream, "(" + start, end, size)
         cuts = [(ids.before(first), size) for first in firsts]
         return (*cuts, (end, total - size * len(firsts)))

@@ -9,8 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_source import ids
-from spark_source.connecting.connection import Session
-from spark_source.connecting.stream_info import StreamInfo, stream_info
+from spark_source.connecting.stream_info import StreamInfo, stream_info, stream_infos
 from spark_source.connecting.topic_log import read_log
 from spark_source.errors import DataLoss, OptionError
 from spark_source.noting.loops import place_of, query_of_task, refuse_own_rows
@@ -27,7 +26,6 @@ from spark_source.reading.offsets import (
     Offset,
     offset_json,
     parse_offset,
-    ranges,
 )
 from spark_source.reading.planner import (
     Cuts,
@@ -42,6 +40,8 @@ from spark_source.reading.planner import (
 )
 from spark_source.reading.progress import ProgressGroup, standing
 from spark_source.reading.starts import refuse_empty_server, refuse_other_source, warn_of_limit, warn_of_open_batch
+from spark_source.reading.stream_requests import entry_bytes, first_entry, trim
+from spark_source.reading.tasks import tasks
 from spark_source.settings.options import Options
 
 try:
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_ENTRIES = 100_000  # the first batch of an unlimited query would hold the whole stream
 START_ANEW = "nobody can say which were read, so take a new checkpoint, and startingOffsets as you choose"
-SAMPLE_ENTRIES = 50  # read to learn how large entries are, for maxBytesPerTrigger
 
 log = logging.getLogger("spark_source")
 
@@ -167,19 +166,20 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             is_late = mark.state == LATE or name in begin  # made by `_everything`, also that of an older version
             if mark.from_id is None and before.id != mark.id and is_late and mark.state != CUT:
                 marks[name] = self._cut_late(name, before, mark)
-        return [InputPartition(part) for part in ranges(begin, marks)]
+        return [InputPartition(task) for task in tasks(begin, marks)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         query = query_of_task()
         if query is not None and partition.value is not None:
-            refuse_own_rows(self.server, partition.value.stream, query)
-        return self.read_part(partition.value)
+            for part in partition.value:
+                refuse_own_rows(self.server, part.stream, query)
+        return self.read_task(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Trim entries that are read and written (trimOnCommit). Spark calls it one batch late, and maybe twice."""
         if self.read_options.trim_on_commit:
             for name, mark in parse_offset(end).items():
-                self._trim(name, mark.id)
+                trim(self.server, name, mark.id)
 
     def stop(self) -> None:
         """Do nothing, since Spark kills this process."""
@@ -213,10 +213,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.matched
 
     def _look(self, names: list[str]) -> dict[str, StreamInfo | None]:
-        self.infos = {}
-        for name in names:
-            info = self.server.patiently(lambda session, name=name: stream_info(session, name), name)  # type: ignore[misc]
-            self.infos[name] = info
+        self.infos = stream_infos(self.server, names)
+        for name, info in self.infos.items():
             if info is not None:
                 self.seen[name] = info.last
             if info is None and name not in self.warned:
@@ -304,7 +302,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         gone = info.added - info.length if info is not None and info.added is not None else None
         if not known:
             return Mark(ids.SMALLEST, gone)
-        loss = find_loss(name, mark, info, lambda entry_id: self._first_entry(name, entry_id, entry_id) is not None)
+        loss = find_loss(
+            name, mark, info, lambda entry_id: first_entry(self.server, name, entry_id, entry_id) is not None
+        )
         if loss is None:
             return mark.at_rest("")
         if loss.unclear:
@@ -401,16 +401,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if limit_bytes is None:
             return most
         name = max(waiting, key=lambda name: waiting[name])
-        fitting = max(1, int(limit_bytes / self._entry_bytes(name, marks[name].id)))
+        fitting = max(1, int(limit_bytes / entry_bytes(self.server, name, marks[name].id)))
         return fitting if most is None else min(most, fitting)
-
-    def _entry_bytes(self, name: str, position: str) -> float:
-        page = self.server.patiently(
-            lambda session: session.call("XRANGE", name, "(" + position, "+", "COUNT", SAMPLE_ENTRIES), name
-        )
-        assert isinstance(page, list)
-        held = sum(len(value) for entry in page for value in entry[1])  # type: ignore[index,arg-type,union-attr,misc]
-        return max(1.0, held / max(1, len(page)))
 
     def _plan_stream(self, name: str, mark: Mark, backlog: int, take: int | None) -> Mark:
         info = self.infos[name]
@@ -431,9 +423,10 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         elif count is not None:
             count += sum(entries for _, entries in cuts)
             if info.added is not None and (about or mark.behind is not None):
-                behind = (self._first_entry(name, "(" + last, "+") or last, info.added)
+                behind = (first_entry(self.server, name, "(" + last, "+") or last, info.added)
                 count = min(count, info.added)
-        return Mark(last, count, cuts, mark.id, mark.lost, state, info.first, about, behind)
+        together = self.read_options.entries_per_partition
+        return Mark(last, count, cuts, mark.id, mark.lost, state, info.first, about, behind, together)
 
     def _parts(
         self, name: str, start: str, end: str, take: int | None, known: int | None, backlog: int, sizes: PartSizes
@@ -445,13 +438,6 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return splitter.cut(name, start, end, take, backlog, sizes), ""
         return (evened(cuts, known), PARTS) if known else (cuts, TOTAL)
 
-    def _first_entry(self, name: str, start: str, end: str) -> str | None:
-        def ask(session: Session) -> str | None:
-            reply = session.call("XRANGE", name, start, end, "COUNT", 1)
-            return reply[0][0].decode() if isinstance(reply, list) and reply else None  # type: ignore[index,union-attr]
-
-        return self.server.patiently(ask, name)
-
     def _everything(self) -> dict[str, Any]:
         """Return an end without split points, because Spark before 4.2 does not give the position of a starting query.
 
@@ -460,7 +446,10 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         """
         infos = self._look(self._names())
         there = {name: info for name, info in infos.items() if info is not None}
-        end = {name: Mark(self._end(name, info), info.added, state=LATE) for name, info in there.items()}
+        entries = self.read_options.entries_per_partition
+        end = {
+            name: Mark(self._end(name, info), info.added, state=LATE, together=entries) for name, info in there.items()
+        }
         self.previous = offset_json(end, place_of(self.options.connection))
         return self.previous
 
@@ -468,20 +457,13 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         info = self.server.patiently(lambda session: stream_info(session, name), name)
         self.infos[name] = info
         after = self._after_loss(name, before, info, known=True)
-        sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
+        options = self.read_options
+        is_older = mark.together is None  # planned by a version that is to be followed in this, too
+        sizes = PartSizes(options.entries_per_partition, options.min_partitions, is_older)
         expected = info.length if info is not None else 0
         cuts, about = self._parts(name, after.id, mark.id, None, None, expected, sizes)
         head = None if info is None else info.first
-        return Mark(mark.id, mark.n, cuts, from_id=after.id, head=head, about=about)
-
-    def _trim(self, name: str, last: str) -> None:
-        ms, seq = ids.parse(last)
-        behind = f"{ms}-{seq + 1}" if seq < ids.SEQ_MAX else f"{ms + 1}-0"
-
-        def trim(session: Session) -> object:
-            return session.call("XTRIM", name, "MINID", "~", behind)
-
-        self.server.patiently(trim, name)
+        return Mark(mark.id, mark.n, cuts, from_id=after.id, head=head, about=about, together=mark.together)
 
 
 def _all_behind(info: StreamInfo, mark: Mark) -> int | None:

@@ -1,7 +1,7 @@
 """Reading a topic log: entries that a topic filter lets through, as columns of topic, publisher and payload."""
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -190,8 +190,10 @@ _ONE = PartSizes(1_000_000, 1)
 
 
 def converted(
-    server: Server, part: Range, schema: StructType, text: str, page_size: int, fail: bool
+    server: Server, parts: Sequence[Range], schema: StructType, text: str, page_size: int, fail: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the record batches of a planned range of a log."""
+    """Yield the record batches of planned ranges of a log."""
     pattern = TopicFilter(text)
-    return read_topics(server, part, pattern, TopicConverter(schema, pattern), page_size, fail)
+    converter = TopicConverter(schema, pattern)
+    for part in parts:
+        yield from read_topics(server, part, pattern, converter, page_size, fail)

@@ -87,3 +87,25 @@ def test_filters_are_not_pushed_down_and_the_error_says_why(
 
 def test_a_list_of_ids_makes_no_task_for_each(pushing: SparkSession, filled: redis.Redis, streamd_port: int) -> None:
     assert load(pushing, streamd_port, stream="u").where(f"id IN ({MANY})").rdd.getNumPartitions() == 1
+
+
+def test_a_view_or_dataframe_is_planned_once_and_one_made_again_reads_anew(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int
+) -> None:
+    """Spark's plan, of which docs/spark.md warns: should this fail with a newer Spark, the warning can go."""
+    words = f"TEMPORARY VIEW notes (text string) USING streamd OPTIONS (port '{streamd_port}', stream 'notes')"
+    loaded = spark.read.format("streamd").options(port=streamd_port, stream="notes")
+
+    def counted() -> list[int]:
+        return [spark.sql("SELECT count(*) FROM notes").first()[0], frame.count()]
+
+    spark.sql(f"CREATE OR REPLACE {words}")
+    spark.sql("INSERT INTO notes VALUES ('a line'), ('another')")
+    frame = loaded.load()
+    assert counted() == [2, 2]
+    spark.sql("INSERT INTO notes VALUES ('a third')")
+    spark.sql("REFRESH TABLE notes")
+    assert counted() == [2, 2]
+    spark.sql(f"CREATE OR REPLACE {words}")
+    frame = loaded.load()
+    assert counted() == [3, 3]

@@ -19,6 +19,7 @@ def through_json(offset: dict[str, Mark]) -> dict[str, Mark]:
         EARLIEST,
         Mark("5-1", None),
         Mark("9-0", 12, (("5-0", 7), ("9-0", 5)), from_id="1-0"),
+        Mark("9-0", 12, (("9-0", 5),), from_id="1-0", together=25_000),
         Mark("9-0", 12, (), from_id="1-0", lost=4),
         Mark("9-0", 12, (("9-0", 5),), from_id="1-0", head="2-0", about="total", behind=("9-1", 30)),
     ],
