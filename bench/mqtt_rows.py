@@ -57,6 +57,7 @@ def _cpu(most: float, compiled: float | None = None) -> Wanted:
 
 
 CLOSED = "point to point, QoS 1, closed loop"
+RETAINED = "point to point, retained, QoS 1, closed loop"
 _PACED = ("p2p", "--rate", "2000")
 _IN, _OUT = ("in", "--rate", "8000"), ("out", "--rate", "15")
 _LATENCIES = (
@@ -80,6 +81,9 @@ ROWS: tuple[Row, ...] = (
     Row("fan-out 1 to 1,000, 15/s, QoS 0", (*_OUT, "--qos", "0"), (_cpu(1.3),)),
     Row("fan-out 1 to 1,000, 15/s, QoS 1", _OUT, (_cpu(1.3),)),
     Row("point to point, QoS 2, closed loop", ("p2p", "--qos", "2"), (Wanted("CPU", most=4, over="CPU", row=CLOSED),)),
+    # A retained message costs one more round trip to the store: for its number.
+    Row(RETAINED, ("p2p", "--retain"), (Wanted("CPU", most=1.45, over="CPU", row=CLOSED),)),
+    Row("one pair alone, retained, QoS 1, closed loop", ("p2p", "--retain", "--clients", "1"), ()),
     # It would wait 3 ms if its messages were gathered.
     Row("one pair alone, QoS 1, closed loop", ("p2p", "--clients", "1"), (Wanted("PUBACK mean", most=2),)),
     Row("everysec: point to point, QoS 1, 2,000/s", _PACED, (_cpu(4, 3.5), *_LATENCIES), EVERYSEC),

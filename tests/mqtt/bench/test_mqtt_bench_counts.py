@@ -41,6 +41,13 @@ def test_all_messages_come_once(capsys, kind, qos, version, pace):
     assert len({one.topic for one in published}) == (1 if kind == "out" else 3)
 
 
+@pytest.mark.parametrize("words", [(), ("--retain",)])
+def test_messages_have_the_retain_flag_if_they_are_to_have_it(capsys, words):
+    fake = Fake()
+    assert run(capsys, fake, "p2p", "--rate", "600", *words)[0] == 0
+    assert {one.retain for one in fake.seen if isinstance(one, packets.Publish)} == {bool(words)}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rate_is_kept(capsys, kind):
     begun_s = monotonic()

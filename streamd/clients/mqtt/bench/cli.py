@@ -101,6 +101,7 @@ def _add_message_options(load: argparse.ArgumentParser) -> None:
         default=1,
         help="of messages and subscriptions (default: %(default)s)",
     )
+    load.add_argument("--retain", action="store_true", help="publish with the retain flag")
     load.add_argument("--size", type=int, default=62, metavar="BYTES", help="of a payload (default: %(default)s)")
     load.add_argument(
         "--rate",
@@ -200,6 +201,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     if arguments.kind != "idle":
         of_messages = {
             "qos": arguments.qos,
+            "retain": arguments.retain,
             "size_bytes": arguments.size,
             "rate": arguments.rate,
             "under_way": arguments.under_way,

@@ -151,7 +151,7 @@ class Figures:
         version = "5.0" if load.version == 5 else "3.1.1"
         if load.kind != "idle":
             pace = f"{load.rate:,.0f} messages/s" if load.rate else f"closed loop, {load.under_way} under way"
-            text += f", QoS {load.qos}, {load.size_bytes} bytes, {pace}"
+            text += f", QoS {load.qos}{', retained' if load.retain else ''}, {load.size_bytes} bytes, {pace}"
         return f"{load.kind} on {load.place}, MQTT {version}: {text}, {self.measured.at_s:.1f} s"
 
     def _idle_lines(self, values: dict[str, Any]) -> list[str]:

@@ -15,7 +15,8 @@ class Load:
 
     kind: "p2p", "in", "out" or "idle"; clients: pairs, publishers, subscribers or idle clients. rate: messages/s of all
     publishers; 0 for a closed loop with `under_way` messages of each publisher. until_delivery: the closed loop goes on
-    at a delivery, and not at an acknowledgement. size_bytes: of a payload. processes: whose CPU and memory are read.
+    at a delivery, and not at an acknowledgement. retain: the flag of each message. size_bytes: of a payload.
+    processes: whose CPU and memory are read.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class Load:
     tls_ca: str | None = None
     clients: int = 1_000
     qos: int = 1
+    retain: bool = False
     size_bytes: int = 62
     rate: float = 0.0
     under_way: int = 1

@@ -34,7 +34,8 @@ class Publisher(Client):
         self._goes_on_at_ack = not load.rate and load.qos > 0 and not load.until_delivery
         # All of a message's packet but what changes: the topic, and behind it packet identifier, stamp and filler.
         blank = bytes(load.size_bytes)
-        packet = encode(packets.Publish(topic, blank, load.qos, packet_id=1 if load.qos else 0), load.version)
+        message = packets.Publish(topic, blank, load.qos, retain=load.retain, packet_id=1 if load.qos else 0)
+        packet = encode(message, load.version)
         stamped = (">H" if load.qos else ">") + ("x" if load.version == 5 else "") + STAMP.format.lstrip(">")
         self._behind = Struct(stamped)
         filler = load.size_bytes - STAMP.size
