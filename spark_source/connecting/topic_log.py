@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_source.connecting.connection import Server
 from spark_source.errors import OptionError, StreamdError
 
-LAYOUTS = (b"1", b"2")  # of the keys; see docs/topics.md
+LAYOUTS = (b"1", b"2", b"3")  # of the keys; see docs/topics.md
 _STREAM = re.compile(r"(\{.*\}):(g\d+)", re.DOTALL)
 
 
@@ -55,6 +55,16 @@ def is_shard(name: str, stream: str) -> bool:
 def meta_key(name: str) -> str:
     """Return the key of a log's settings."""
     return f"{{{name}}}:meta"
+
+
+def numbers_key(name: str) -> str:
+    """Return the key of the stream that gives numbers to a log's retained messages."""
+    return f"{{{name}}}:numbers"
+
+
+def cleared_key(name: str) -> str:
+    """Return the key of the hash in whose field without a name a gateway notes the highest number it has read."""
+    return f"{{{name}}}:cleared"
 
 
 def read_log(server: Server, name: str) -> TopicLog:

@@ -11,6 +11,7 @@ from spark_source.noting.loops import refuse_source
 from spark_source.noting.window import ensure_window
 from spark_source.settings.options import WriteOptions
 from spark_source.writing.durable import Durability
+from spark_source.writing.numbering import Numbering
 
 BLOCK_BYTES_MAX = 64 << 20  # of rows that are held until a wait has covered them
 
@@ -51,11 +52,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows that are sent at once. `parts` are the pieces of their commands, as many of each; or their payloads."""
+    """Rows that are sent at once. `parts` are the pieces of their commands, as many of each; or their payloads.
+
+    `numbers` are the fields that payloads get besides, empty for most.
+    """
 
     parts: list[bytes]
     count: int
     words: list[int] = field(default_factory=list)
+    numbers: list[bytes] = field(default_factory=list)
 
     @property
     def size_bytes(self) -> int:
@@ -74,6 +79,7 @@ class Owner(Protocol):
     options: WriteOptions
     task: Task
     outcome: Outcome
+    numbering: Numbering | None
 
 
 class StreamWriter:
@@ -84,6 +90,7 @@ class StreamWriter:
         self.options = owner.options
         self.task = owner.task
         self.outcome = owner.outcome
+        self.numbering = owner.numbering
         self.stream = stream
         self.block: list[Chunk] = []
         self.held_rows = self.held_bytes = 0

@@ -35,7 +35,9 @@ class PartWriter(StreamWriter):
 
     def write(self, payloads: list[bytes], words: list[int] | int, digests: bytes) -> None:
         sizes = [words] * len(payloads) if isinstance(words, int) else words
-        self._hold(Chunk(payloads, len(payloads), sizes))
+        # (Beside the rows: they have other numbers when the task runs again, and the same digest.)
+        numbers = [b""] * len(payloads) if self.numbering is None else self.numbering.fields(payloads)
+        self._hold(Chunk(payloads, len(payloads), sizes, numbers))
 
     def _deliver(self, block: list[Chunk]) -> None:
         before = self.position, self.digest, self.outcome.duplicates
@@ -48,13 +50,13 @@ class PartWriter(StreamWriter):
             if self.noted and self.noted == self.position and self.noted_digest != self.digest.hexdigest():
                 raise self._changed("they are not the rows written before, or come in another order")
             for chunk in block:
-                payloads, sizes = chunk.parts, chunk.words
+                payloads, sizes, numbers = chunk.parts, chunk.words, chunk.numbers
                 while payloads:
                     over = self.noted - self.position
                     if over > 0:
                         self._pass_over(payloads[:over])
-                        payloads, sizes = payloads[over:], sizes[over:]
-                    elif self._append(session, payloads, sizes):
+                        payloads, sizes, numbers = payloads[over:], sizes[over:], numbers[over:]
+                    elif self._append(session, payloads, sizes, numbers):
                         break
             self._wait(session)
 
@@ -79,7 +81,7 @@ class PartWriter(StreamWriter):
             "exactlyOnce=marker needs the same rows in the same order: use a server with IDMP, or sort the rows"
         )
 
-    def _append(self, session: Session, payloads: list[bytes], sizes: list[int]) -> bool:
+    def _append(self, session: Session, payloads: list[bytes], sizes: list[int], numbers: list[bytes]) -> bool:
         """Add rows and the note in one transaction. Return False when another attempt was faster; its note is then
         known. Raises:
         StreamdError.
@@ -92,8 +94,8 @@ class PartWriter(StreamWriter):
         head = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in self.head)
         words = len(self.head) + 1
         packed = b"".join(
-            b"*%d\r\n%b$1\r\n*\r\n%b" % (words + size, head, payload)
-            for payload, size in zip(payloads, sizes, strict=True)
+            b"*%d\r\n%b$1\r\n*\r\n%b%b" % (words + size + 2 * bool(number), head, payload, number)
+            for payload, size, number in zip(payloads, sizes, numbers, strict=True)
         )
         done = self._transact(session, packed, payloads, note)
         if done:

@@ -19,6 +19,7 @@ from spark_source.settings.options import WriteOptions
 from spark_source.values.encode import RowEncoder, Rows
 from spark_source.values.named_rows import refusal
 from spark_source.writing.blocks import Chunk, Outcome, StreamWriter, Task
+from spark_source.writing.numbering import Numbering
 from spark_source.writing.part_writer import PartWriter
 
 log = logging.getLogger("spark_source")
@@ -29,7 +30,15 @@ HEADS_MAX = 20  # kinds of commands, by their length, whose bytes are kept: with
 class TaskWriter:
     """Writes the rows of one task. The modes differ in how a row is recognised; see `Identity` and `PartWriter`."""
 
-    def __init__(self, server: Server, options: WriteOptions, encoder: RowEncoder, task: Task) -> None:
+    def __init__(
+        self,
+        server: Server,
+        options: WriteOptions,
+        encoder: RowEncoder,
+        task: Task,
+        numbering: Numbering | None = None,
+    ) -> None:
+        self.numbering = numbering
         self.server = server
         self.options = options
         self.encoder = encoder
@@ -154,6 +163,8 @@ class _NamingWriter(StreamWriter):
 
     def write(self, payloads: list[bytes], words: list[int] | int, digests: bytes) -> None:
         count = len(payloads)
+        if self.numbering is not None:
+            payloads, words = _numbered(payloads, words, self.numbering.fields(payloads))
         # The bytes of all commands are joined at once, from a list that is filled by slices: 0.1 us a row, not 0.3.
         if self.identity is None:
             parts = [b"$1\r\n*\r\n"] * (3 * count)
@@ -244,6 +255,15 @@ class _NamingWriter(StreamWriter):
             else:
                 self.outcome.duplicates += 1
         self.newest = newest
+
+
+def _numbered(payloads: list[bytes], words: list[int] | int, fields: list[bytes]) -> tuple[list[bytes], list[int]]:
+    """Return encoded rows with a further field, where it is not empty, and their numbers of words."""
+    sizes = [words] * len(payloads) if isinstance(words, int) else words
+    return (
+        [payload + one for payload, one in zip(payloads, fields, strict=True)],
+        [size + 2 * bool(one) for size, one in zip(sizes, fields, strict=True)],
+    )
 
 
 def _refused(chunk: Chunk, answers: list) -> list[Chunk]:

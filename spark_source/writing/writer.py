@@ -100,6 +100,7 @@ class _Writer:
         self, batches: "Iterator[pa.RecordBatch]", name: BatchName, context: "TaskContext", finished: bool = False
     ) -> TaskReport:
         """Write a task's rows; `finished`: only count them, since the write is committed."""
+        from spark_source.writing.numbering import Numbering
         from spark_source.writing.sink import Task, TaskWriter
         from spark_source.writing.topic_write import TopicEncoder
 
@@ -116,10 +117,13 @@ class _Writer:
         )
         server = Server(self.server.options)
         encoder = self._encoder()
+        numbering = None
         if isinstance(encoder, TopicEncoder):
             allow_version(server, encoder.log, encoder.version)
+            if "retain" in encoder.names:
+                numbering = Numbering(server, encoder.log)
         try:
-            outcome = TaskWriter(server, self.options, encoder, task).write(batches)
+            outcome = TaskWriter(server, self.options, encoder, task, numbering).write(batches)
         except StreamdError as error:
             if self.options.log is None or EXHAUSTED not in str(error):
                 raise

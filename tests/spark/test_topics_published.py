@@ -10,15 +10,22 @@ import redis
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_source.connecting.topic_log import Generation
+from spark_source.connecting.connection import Server
+from spark_source.connecting.topic_log import Generation, read_log
 from spark_source.connecting.topic_log import TopicLog as StoredLog
 from spark_source.errors import BadRow, OptionError
+from spark_source.naming.identity import BatchName
+from spark_source.settings.options import parse_options
+from spark_source.writing.durable import Durability
+from spark_source.writing.numbering import Numbering
+from spark_source.writing.sink import Task, TaskWriter
 from spark_source.writing.topic_write import TopicEncoder
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.topics import Message, TopicLog
 from tests.documents.blocks import ROOT, blocks
 from tests.mqtt.gateway.in_process import connect, running
+from tests.spark.schemas import schema
 from tests.spark.sessions import finish
 from tests.spark.test_read_and_write import error_of
 
@@ -272,3 +279,55 @@ def test_the_rights_of_the_document_are_enough_for_a_log(spark: SparkSession, st
         assert streamd.execute_command("ACL", "LOG") == []
     finally:
         streamd.execute_command("ACL", "DELUSER", "spark")
+
+
+def write_task(client: redis.Redis, rows: list[dict], mode: str, partition: int = 0, attempt: int = 0) -> None:
+    """Publish rows as one task does."""
+    options = parse_options({"port": str(port_of(client)), "log": "mqtt", "exactlyOnce": mode})
+    server = Server(options.connection)
+    log = read_log(server, "mqtt")
+    encoder = TopicEncoder(schema("topic string, payload binary, publisher string, retain boolean"), (), log)
+    name = BatchName("sink", "0", 0, mode != "none")
+    task = Task(name, partition, attempt, f"run{attempt}", mode, Durability(), frozenset())
+    TaskWriter(server, options.write, encoder, task, Numbering(server, log)).write(
+        iter([pa.RecordBatch.from_pylist(rows)])
+    )
+
+
+@pytest.mark.parametrize("mode", ["idmp", "marker", "none"])
+def test_retained_rows_have_numbers_which_are_no_part_of_their_names(either: redis.Redis, mode: str) -> None:
+    """A task that runs again draws other numbers, and adds nothing."""
+    log = TopicLog.create(either, "mqtt", shards=4)
+    payloads, retains = [b"x", b"$1\r\nr\r\n$1\r\n1\r\n", b"", b"z"], [True, False, True, None]
+    rows = [
+        {"topic": f"t/{n}", "payload": payload, "publisher": f"p{n}", "retain": retain}
+        for n, (payload, retain) in enumerate(zip(payloads, retains, strict=True))
+    ]
+    for attempt in range(1 if mode == "none" else 2):
+        write_task(either, rows, mode, attempt=attempt)
+    assert either.hget("{mqtt}:meta", "version") == b"3"
+    entries = [fields for key in either.keys("{mqtt/?}:g?") for _, fields in either.xrange(key)]
+    assert sorted(one[b"p"] for one in entries) == sorted(payloads)
+    numbers = {one[b"t"]: one.get(b"n") for one in entries}
+    assert [bool(numbers[f"t/{n}".encode()]) for n in range(4)] == [True, False, True, False]
+    assert numbers[b"t/0"] < numbers[b"t/2"]
+    log.publish_many([Message("t/0", b"y", "p0", retain=True)])
+    *_, last = sorted(one.get(b"n", b"") for key in either.keys("{mqtt/?}:g?") for _, one in either.xrange(key))
+    assert last > numbers[b"t/2"]
+
+
+def test_what_jobs_set_and_clear_stays_cleared(streamd: redis.Redis) -> None:
+    TopicLog.create(streamd, "mqtt", shards=4)
+    for number in range(20):
+        for partition, payload in enumerate((b"x", b"")):
+            publisher = f"p{partition + number}"
+            row = {"topic": f"t/{number}", "payload": payload, "publisher": publisher, "retain": True}
+            write_task(streamd, [row], "none", partition)
+
+    async def main() -> None:
+        async with running(f"redis://127.0.0.1:{port_of(streamd)}", shards=4) as gateway:
+            device = await connect(gateway.port, "reader")
+            await device.subscribe(p.Subscription("#", 1))
+            assert await device.quiet() == []
+
+    asyncio.run(main())

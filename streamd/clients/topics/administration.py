@@ -181,7 +181,7 @@ def drop_log(handle: Handle) -> Steps[None]:
         meta = handle.take(layout.parse_meta(name, fields), handle.now_ms)
         removals = [command for one in meta.generations for command in _remove(name, one, shares)]
         members = [layout.members_key(name, share.decode()) for share in shares]
-        keys = [layout.meta_key(name), layout.shares_key(name), *members]
+        keys = [layout.meta_key(name), layout.shares_key(name), layout.numbers_key(name), *members]
         if (yield Commit([*removals, ("UNLINK", *keys), *_unregister(name, registered)])) is not None:
             return
     raise _too_busy(name)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from streamd.clients.topics import layout
+from streamd.clients.topics.numbers import NONE, Number
 from streamd.clients.topics.recorded import Recorded
 from streamd.clients.topics.steps import Steps, run_all
 
@@ -30,6 +31,7 @@ class Handle:
     meta: the meta hash as last read. now_ms: the server's time of that read. retained_ms: the server's time when this
     handle last looked for entries older than the retention. probe_until_s: the time, on this machine's monotonic clock,
     until which a message may already be stored in a closed generation. recorded: the iids that this handle published.
+    highest: the highest number of a retained message that this handle has drawn, or that a gateway has noted.
     """
 
     meta: layout.Meta
@@ -40,6 +42,7 @@ class Handle:
     probe_until_s: float = 0.0
     monotonic_s: Callable[[], float] = time.monotonic
     recorded: Recorded = field(default_factory=Recorded)
+    highest: Number = NONE
 
     @property
     def name(self) -> str:

@@ -6,6 +6,9 @@ All of it is ordinary keys, which redis-cli can read:
     topics:generation        the number of the youngest generation; no number is given twice, also not to another log
     {log}:meta               hash: version of the entries, uid, retention_s, current, and g<n> for each generation
     {log}:shares             hash: the agreement and the gap mark of each shared replay
+    {log}:numbers            stream of one entry, whose ID is the newest number of a retained message: see `numbers`
+    {log}:retained           hash: the retained messages, which a gateway keeps
+    {log}:cleared            hash: their removals, for some minutes; its field without a name has the highest number
     {log/shard}:g<n>         stream: the messages of one shard in one generation
     {log/shard}:meta         hash: g<n>:trimmed, the last entry ID that retention removed
 
@@ -18,6 +21,7 @@ half of a message: every reader asks for the version behind its entries, or with
 
     1    t p c e q r u:<name>
     2    u (a JSON list of all properties, where names repeat), pf, ct, rt, cd
+    3    n (the number of a retained message)
 
 Properties whose names repeat are listed in one field: a stream keeps fields of the same name, but clients make
 mappings of an entry's fields, which lose all but the last. `u:<name>` then has the last value, for other programs.
@@ -31,7 +35,7 @@ from dataclasses import dataclass
 
 from streamd.clients.topics.filters import TopicFilter, parse_filter
 
-VERSION = 2  # the newest that this library knows
+VERSION = 3  # the newest that this library knows
 REGISTRY = "topics:registry"
 COUNTER = "topics:generation"
 SHARDS_MAX = 1_024  # a reader asks every shard in one round trip
@@ -121,6 +125,21 @@ def meta_key(name: str) -> str:
 def shares_key(name: str) -> str:
     """Return the key of the agreements on a log's shared replays."""
     return f"{{{name}}}:shares"
+
+
+def numbers_key(name: str) -> str:
+    """Return the key of the stream that gives numbers to a log's retained messages."""
+    return f"{{{name}}}:numbers"
+
+
+def retained_key(name: str) -> str:
+    """Return the key of the hash with a log's retained messages."""
+    return f"{{{name}}}:retained"
+
+
+def cleared_key(name: str) -> str:
+    """Return the key of the hash with the removals of a log's retained messages, and the highest number among all."""
+    return f"{{{name}}}:cleared"
 
 
 def members_key(name: str, share: str) -> str:

@@ -103,7 +103,8 @@ class Entry:
 class Prepared(NamedTuple):
     """A checked message: the words behind the ID of its XADD, and the name that decides its shard.
 
-    version: the version that a log has to have for it, see layout.VERSION.
+    version: the version that a log has to have for it, see layout.VERSION. retain: it gets a number before it is
+    written.
     """
 
     topic: bytes
@@ -111,6 +112,7 @@ class Prepared(NamedTuple):
     iid: bytes | None
     words: tuple[bytes, ...]
     version: int = 1
+    retain: bool = False
 
 
 def prepare(message: Message) -> Prepared:
@@ -135,10 +137,10 @@ def prepare(message: Message) -> Prepared:
     if expiry_s is not None or qos or retain or properties:
         words += tuple(_rarer_words(message))
     if not pairs and not is_text and kind is None and answer is None and correlation is None:
-        return Prepared(topic, publisher, iid, words)
+        return Prepared(topic, publisher, iid, words, 3, True) if retain else Prepared(topic, publisher, iid, words)
     more = tuple(_newer_words(message))
-    version = 1 if all(name.startswith(PROPERTY) for name in more[::2]) else 2
-    return Prepared(topic, publisher, iid, words + more, version)
+    version = 3 if retain else 1 if all(name.startswith(PROPERTY) for name in more[::2]) else 2
+    return Prepared(topic, publisher, iid, words + more, version, bool(retain))
 
 
 def pack(words: tuple[bytes, ...]) -> bytes:

@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import Any
 
-from streamd.clients.topics import administration, layout, retention
+from streamd.clients.topics import administration, layout, numbers, retention
 from streamd.clients.topics.entry_ids import parse_id
 from streamd.clients.topics.filters import parse_filter
 from streamd.clients.topics.handle import Handle, refresh
@@ -50,13 +50,37 @@ def publish(handle: Handle, messages: list[Message]) -> Steps[list[str]]:
     for first in range(0, len(prepared), BATCH_MAX):
         batch = prepared[first : first + BATCH_MAX]
         try:
-            ids += yield from _publish_batch(handle, batch)
+            ids += yield from _publish_batch(handle, (yield from _numbered(handle, batch)))
         except NotStored as error:
             error.ids = [*ids, *error.ids, *[None] * (len(prepared) - first - len(batch))]
             raise
         if retention.is_due(handle, parse_id(ids[-1])[0]):
             yield from retention.retain(handle)
     return ids
+
+
+def _numbered(handle: Handle, batch: list[Prepared]) -> Steps[list[Prepared]]:
+    """Return messages of which the retained ones have numbers, drawn by one request. Raises: NotStored."""
+    count = sum(one.retain for one in batch)
+    if not count:
+        return batch
+    key = layout.numbers_key(handle.name)
+    draw = numbers.drawing(key, count)
+    reply, noted = yield Pipeline([draw, ("HGET", layout.cleared_key(handle.name), "")])
+    if isinstance(noted, bytes):
+        handle.highest = max(handle.highest, numbers.parse_number(noted) or numbers.NONE)
+    while isinstance(reply, bytes) and parse_id(reply) <= handle.highest[:2]:
+        # The stream was removed, and the server's clock is behind; what gave these numbers is lost.
+        _, reply = yield Pipeline([numbers.raising(key, handle.highest), draw])
+    if not isinstance(reply, bytes):
+        raise NotStored(reply, [None] * len(batch))
+    drawn = numbers.drawn(reply, count)
+    handle.highest = drawn[-1]
+    each = iter(drawn)
+    return [
+        one._replace(words=(*one.words, b"n", numbers.format_number(next(each)))) if one.retain else one
+        for one in batch
+    ]
 
 
 def _publish_batch(handle: Handle, batch: list[Prepared]) -> Steps[list[str]]:
@@ -110,7 +134,7 @@ def _append(handle: Handle, generation: layout.Generation, messages: list[Prepar
     heads = [pack((b"XADD", key.encode(), b"NOMKSTREAM")) for key in keys]
     packed = []
     for number in numbers:
-        _, publisher, iid, words, _ = messages[number]
+        _, publisher, iid, words, *_ = messages[number]
         head = heads[shards[number]]
         if iid is None or publisher is None:
             packed.append(b"*%d\r\n%b$1\r\n*\r\n%b" % (4 + len(words), head, pack(words)))

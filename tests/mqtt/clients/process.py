@@ -11,9 +11,14 @@ WAIT_S = 60
 
 
 @contextmanager
-def gateway(directory: Path, *options: str, python: str = sys.executable) -> Iterator[int]:
-    """Start `streamd mqtt`, return its port, and end it; nothing of its own doing may have gone wrong."""
-    words = [python, "-m", "streamd", "mqtt", "--port", "0", "--dir", str(directory), "--retention", "3600", *options]
+def gateway(directory: Path | None, *options: str, python: str = sys.executable) -> Iterator[int]:
+    """Start `streamd mqtt`, return its port, and end it; nothing of its own doing may have gone wrong.
+
+    directory: of its own server; None for the one that the options name.
+    """
+    words = [python, "-m", "streamd", "mqtt", "--port", "0", "--retention", "3600", *options]
+    if directory is not None:
+        words += ["--dir", str(directory)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             port = 0

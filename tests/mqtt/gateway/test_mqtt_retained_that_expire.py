@@ -83,4 +83,4 @@ def test_topics_that_are_gone_leave_nothing():
             entry.expires_ms = 10**9
             retained.fold(tailed, entry)
     retained.drop_expired()
-    assert not retained._expiries._times
+    assert not retained._fold.expiries._times

@@ -77,6 +77,7 @@ class Chores:
         for one in self.on_chores:
             one()
         self._gateway.retained.drop_expired()
+        self._gateway.retained.forget_old()
         if not self._gateway.ownership.is_keeper:
             await self.attempt(self._gateway.unwritten.write_all())
             return

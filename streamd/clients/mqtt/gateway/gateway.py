@@ -141,6 +141,7 @@ class Gateway:
         self.keep_alive = KeepAlive(self.loop, self.counters, self.limits.upload_bytes_per_s_min)
         # A link of its own: a lease must not wait behind what many clients ask for, nor for replicas.
         self._lease_link = Link(target, "streamd-mqtt-lease")
+        self.publishing.numbers_link = self._lease_link if replicas else self.link
         self.ownership = Ownership(self._lease_link, self.run)
         self.publishing.may_send = lambda: self.ownership.is_valid
         self._owners = 0

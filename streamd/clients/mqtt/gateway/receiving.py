@@ -17,7 +17,7 @@ from streamd.clients.mqtt.store.publishing import Publication
 from streamd.clients.mqtt.store.stored import packed_fields, version_of
 from streamd.clients.topics.entry_ids import parse_id
 from streamd.clients.topics.filters import TopicFilter
-from streamd.clients.topics.layout import Generation
+from streamd.clients.topics.layout import VERSION, Generation
 
 if TYPE_CHECKING:
     from streamd.clients.mqtt.gateway.connection import Connection
@@ -130,11 +130,13 @@ class Receiving:
         iid = publishing.own_name() if name is None else name
         session.storing += 1
         done = partial(self._stored, connection, session, packet.packet_id, qos, None if name is None else log)
-        publication = Publication(log, client, fields, producer, iid, awaiting, done)
+        publication = Publication(log, client, fields, producer, iid, awaiting, done, packet.retain)
         closed = log.handle.closed_generations() if name is not None else []
-        if values and log.version < 2 and version_of(values) > log.version:
+        version = version_of(values, packet.retain) if log.version < VERSION and (values or packet.retain) else 1
+        if version > log.version:
             connection.is_busy = True
-            gateway.spawn(self._after_version(connection, session, self._in_line(session, publication), closed))
+            one = self._in_line(session, publication)
+            gateway.spawn(self._after_version(connection, session, one, closed, version))
         elif closed:
             gateway.spawn(self._find(session, self._in_line(session, publication), closed))
         elif session.looked_up:
@@ -168,11 +170,11 @@ class Receiving:
             session.looked_up = None
 
     async def _after_version(
-        self, connection: Connection, session: Session, one: LookedUp, closed: list[Generation]
+        self, connection: Connection, session: Session, one: LookedUp, closed: list[Generation], version: int
     ) -> None:
-        """Store the first message of a log that needs entries of version 2."""
+        """Store the first message of a log that needs entries of a later version."""
         try:
-            await one.publication.log.raise_version(2)
+            await one.publication.log.raise_version(version)
         except Exception as error:
             one.refusal, closed = str(error), []
         await self._find(session, one, closed)

@@ -1,23 +1,25 @@
 """The retained messages: a fold over the logs, with a checkpoint in the store.
 
     {<log>}:retained      hash: for each topic its message, and in the field without a name the position of the fold
+    {<log>}:cleared       hash: removals, by topic, and in the field without a name the highest number of the fold
 
 So a topic's last retained message outlives the log's retention. A start folds what came after the checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
-from streamd.clients.mqtt.session.expiries import Expiries
-from streamd.clients.mqtt.session.retained_tree import RetainedTree
 from streamd.clients.mqtt.store.asked_count import AskedCount, size_of
 from streamd.clients.mqtt.store.link import Words, encode
 from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.retained_fold import RetainedFold
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
+from streamd.clients.topics import layout, numbers
 from streamd.clients.topics.entry_ids import END, format_id, parse_id
 
 if TYPE_CHECKING:
@@ -39,13 +41,16 @@ class Retained:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._tree: RetainedTree[Stored] = RetainedTree()
+        self._fold = RetainedFold(gateway.now_ms)
+        self._tree = self._fold.tree
+        # By log and topic: the message, or its removal; None for a removal that is forgotten.
         self._changed: dict[str, dict[bytes, Stored | None]] = {}
+        self._is_forgetting = False
         self._written: dict[str, Position] = {}
+        self._stored_removals: dict[str, set[bytes]] = {}  # the topics that are in the checkpoint's second hash
         self._is_noting = self._is_keeping = False
         self._shown: set[bytes] = set()
         self._shows = 0
-        self._expiries = Expiries()
 
     def __len__(self) -> int:
         """Return the number of topics with a message of a client."""
@@ -61,28 +66,22 @@ class Retained:
 
     def drop_expired(self) -> None:
         """Remove messages whose time is over, not very many at once."""
+        for removal in self._fold.expired(self._gateway.now_ms(), _DROPPED_AT_ONCE):
+            self._note(removal.log, removal.topic, removal)
+
+    def forget_old(self) -> None:
+        """Forget removals that nothing older can follow, once all was read that was stored until now."""
         now_ms = self._gateway.now_ms()
-        for topic in self._expiries.due(now_ms, _DROPPED_AT_ONCE):
-            entry = self._tree.get(topic)
-            if entry is None or entry.expires_ms is None:
-                continue
-            if entry.is_expired(now_ms):
-                self._tree.remove(topic)
-                self._note(entry.log, topic, None)
-            else:
-                self._expiries.add(entry.expires_ms, topic)
-        self._expiries.tidy(len(self._tree), self._expires_ms)
+        if not self._is_forgetting and self._fold.has_old(now_ms):
+            self._is_forgetting = True
+            self._gateway.tail.when_read_anew(partial(self._forget, now_ms))
 
-    def _expires_ms(self, topic: bytes) -> int | None:
-        entry = self._tree.get(topic)
-        return None if entry is None else entry.expires_ms
-
-    def _put(self, entry: Stored) -> None:
-        if entry.expires_ms is not None:
-            known_ms = self._expires_ms(entry.topic)
-            if known_ms is None or known_ms > entry.expires_ms:
-                self._expiries.add(entry.expires_ms, entry.topic)
-        self._tree.put(entry.topic, entry)
+    def _forget(self, read_ms: int) -> None:
+        self._is_forgetting = False
+        # (The generation that follows a closed one may not be read yet.)
+        if not any(tailed.position.is_closed for tailed in self._gateway.tail.logs):
+            for removal in self._fold.forget_old(read_ms, _DROPPED_AT_ONCE):
+                self._note(removal.log, removal.topic, None)
 
     def waiting(self, waiting: Waiting) -> Iterator[Stored]:
         """Yield the present messages that match a new subscription, from where it has come to."""
@@ -102,15 +101,17 @@ class Retained:
         self._tree.put(entry.topic, entry)
 
     def fold(self, tailed: TailedLog, entry: Stored) -> None:
-        """Take a message with the retain flag, unless a newer one of another shard came first."""
-        known = self._tree.get(entry.topic)
-        if known is not None and known.log and (known.generation, known.entry_id) > (entry.generation, entry.entry_id):
-            return
-        if entry.payload:
-            self._put(entry)
-        else:
-            self._tree.remove(entry.topic)
-        self._note(tailed.log.name, entry.topic, entry if entry.payload else None)
+        """Take a message with the retain flag, unless a newer one came first."""
+        name = tailed.log.name
+        if self._fold.fold(entry):
+            self._note(name, entry.topic, self._fold.newest(entry.topic))
+        self._note_number(name, entry)
+
+    def _note_number(self, name: str, entry: Stored) -> None:
+        """Let messages that are published here have higher numbers."""
+        if entry.number is not None:
+            numbering = self._gateway.publishing.numbering(name)
+            numbering.highest = max(numbering.highest, entry.rank[:3])
 
     def _note(self, name: str, topic: bytes, entry: Stored | None) -> None:
         """Write a change to the checkpoint of a log, with others of this turn, if no other gateway does that."""
@@ -130,18 +131,31 @@ class Retained:
             if tailed.log.name == name:
                 self._gateway.tell_store(self._commands(tailed))
 
-    def _commands(self, tailed: TailedLog) -> list[Words]:
+    def _commands(self, tailed: TailedLog, with_number: bool = False) -> list[Words]:
         name = tailed.log.name
-        changed = self._changed.pop(name, {})
-        key = _key(name)
+        key, cleared_key = layout.retained_key(name), layout.cleared_key(name)
+        stored = self._stored_removals.setdefault(name, set())
         put: list[bytes | str] = []
+        removals: list[bytes | str] = []
         gone: list[bytes] = []
-        for topic, entry in changed.items():
-            if entry is None:
-                gone.append(topic)
-            else:
+        outlived: list[bytes] = []
+        for topic, entry in self._changed.pop(name, {}).items():
+            if entry is not None and entry.payload:
                 put += (topic, _to_text(entry))
+            else:
+                gone.append(topic)
+            if entry is not None and not entry.payload:
+                removals += (topic, _to_text(entry))
+                stored.add(topic)
+            elif topic in stored:
+                outlived.append(topic)
+                stored.remove(topic)
         commands: list[Words] = []
+        if removals or with_number:
+            highest = self._gateway.publishing.numbering(name).highest
+            commands.append(("HSET", cleared_key, *removals, "", numbers.format_number(highest)))
+        if outlived:
+            commands.append(("HDEL", cleared_key, *outlived))
         if gone:
             commands.append(("HDEL", key, *gone))
         # The position comes last: a start folds again what may have been lost.
@@ -156,11 +170,14 @@ class Retained:
         self._is_noting = True
 
         def note(name: str, entry: Stored) -> None:
-            self._changed.setdefault(name, {})[entry.topic] = self._tree.get(entry.topic)
+            self._changed.setdefault(name, {})[entry.topic] = self._fold.newest(entry.topic)
 
         for tailed in self._gateway.tail.logs:
-            (text,) = await self._gateway.history.demand(("HGET", _key(tailed.log.name), ""))
-            await self._read_from(tailed, None if text is None else Position.from_text(text.decode()), note)
+            position = await self._position_of(tailed)
+            async for removal in self._removals_of(tailed):
+                if removal.topic not in self._fold.removals:
+                    note(tailed.log.name, removal)
+            await self._read_from(tailed, position, note)
         self._is_keeping = True
         for tailed in self._gateway.tail.logs:
             self._write(tailed.log.name)
@@ -178,29 +195,23 @@ class Retained:
             return commands
         for tailed in self._gateway.tail.logs:
             if self._written.get(tailed.log.name) != tailed.position:
-                commands += self._commands(tailed)
+                commands += self._commands(tailed, with_number=True)
         return commands
 
     async def load(self, tailed: TailedLog) -> int:
         """Read the checkpoint of a log, and fold what came after it; return the number of entries that were read."""
-        link = self._gateway.history
         name = tailed.log.name
-        position: Position | None = None
-        cursor = b"0"
-        scanned = AskedCount(_SCAN, _PAGE_BYTES)
-        while True:
-            words = ("HSCAN", _key(name), cursor, "COUNT", scanned.per_stream(1))
-            ((cursor, fields),) = await link.demand(words)
-            scanned.came(len(fields) // 2, sum(map(len, fields)))
-            for field, value in zip(fields[::2], fields[1::2], strict=True):
-                if field:
-                    entry = _from_text(name, value)
-                    if entry is not None:
-                        self._put(entry)
-                else:
-                    position = Position.from_text(value.decode())
-            if cursor == b"0":
-                break
+        # Before all else: what changes meanwhile is folded again.
+        position = await self._position_of(tailed)
+        async for topic, text in self._scan(layout.retained_key(name)):
+            if topic and (entry := _from_text(name, text)) is not None:
+                self._fold.fold(entry)
+                self._note_number(name, entry)
+        async for removal in self._removals_of(tailed):
+            is_in_both = self._tree.get(removal.topic) is not None
+            self._fold.fold(removal)
+            if is_in_both:
+                self._changed.setdefault(name, {})[removal.topic] = self._fold.newest(removal.topic)
         count = await self._read_from(tailed, position, self._fold_old)
         if self._gateway.ownership.is_keeper:
             self._is_noting = self._is_keeping = True
@@ -208,6 +219,36 @@ class Retained:
         else:
             self._changed.pop(name, None)
         return count
+
+    async def _position_of(self, tailed: TailedLog) -> Position | None:
+        (text,) = await self._gateway.history.demand(("HGET", layout.retained_key(tailed.log.name), ""))
+        return None if text is None else Position.from_text(text.decode())
+
+    async def _removals_of(self, tailed: TailedLog) -> AsyncIterator[Stored]:
+        """Yield the removals in the checkpoint, and note its highest number."""
+        name = tailed.log.name
+        stored = self._stored_removals[name] = set()
+        async for topic, text in self._scan(layout.cleared_key(name)):
+            if topic:
+                stored.add(topic)
+                if (removal := _from_text(name, text)) is not None:
+                    yield removal
+            elif (number := numbers.parse_number(text)) is not None:
+                numbering = self._gateway.publishing.numbering(name)
+                numbering.highest = max(numbering.highest, number)
+
+    async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Yield the fields and values of a hash."""
+        cursor = b"0"
+        scanned = AskedCount(_SCAN, _PAGE_BYTES)
+        while True:
+            words = ("HSCAN", key, cursor, "COUNT", scanned.per_stream(1))
+            ((cursor, fields),) = await self._gateway.history.demand(words)
+            scanned.came(len(fields) // 2, sum(map(len, fields)))
+            for pair in zip(fields[::2], fields[1::2], strict=True):
+                yield pair
+            if cursor == b"0":
+                return
 
     async def _read_from(
         self, tailed: TailedLog, position: Position | None, take: Callable[[str, Stored], None]
@@ -240,20 +281,11 @@ class Retained:
         return count
 
     def _fold_old(self, name: str, entry: Stored) -> None:
-        """Fold an entry of the past; shards are read one after the other, so the newest message of a topic counts."""
+        """Fold an entry of the past: shards are read one after the other, so older ones follow newer ones."""
         changed = self._changed.setdefault(name, {})
-        known = changed.get(entry.topic) or self._tree.get(entry.topic)
-        if known is not None and (known.generation, known.entry_id) > (entry.generation, entry.entry_id):
-            return
-        if entry.payload:
-            self._put(entry)
-        else:
-            self._tree.remove(entry.topic)
-        changed[entry.topic] = entry if entry.payload else None
-
-
-def _key(name: str) -> str:
-    return f"{{{name}}}:retained"
+        if self._fold.fold(entry):
+            changed[entry.topic] = self._fold.newest(entry.topic)
+        self._note_number(name, entry)
 
 
 def _to_text(entry: Stored) -> bytes:

@@ -60,9 +60,10 @@ class Wills:
         gateway = self._gateway
         values = {number: one for number, one in will.properties.items() if number != Property.WILL_DELAY_INTERVAL}
         log = gateway.logs.of_topic(will.topic)
-        if version_of(values) > log.version:
+        version = version_of(values, will.retain)
+        if version > log.version:
             try:
-                await log.raise_version(2)
+                await log.raise_version(version)
             except Exception as fault:
                 gateway.warn(f"the will of client {client_id!r} was not published: {fault}")
                 return False
@@ -75,7 +76,8 @@ class Wills:
         client = client_id.encode()
         fields = packed_fields(will.topic, will.payload, client, will.qos, will.retain, values)
         # The same name after a kill: so it is stored once.
-        gateway.publishing.publish(Publication(log, client, fields, _PRODUCER, f"{uid}:{name}".encode(), None, done))
+        iid = f"{uid}:{name}".encode()
+        gateway.publishing.publish(Publication(log, client, fields, _PRODUCER, iid, None, done, will.retain))
         error = await stored
         if error is not None:
             gateway.warn(f"the will of client {client_id!r} was not published: {error}")

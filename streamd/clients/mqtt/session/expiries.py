@@ -1,4 +1,4 @@
-"""When retained messages expire."""
+"""When retained messages expire, and removals are forgotten."""
 
 import heapq
 from collections.abc import Callable, Iterator
@@ -19,6 +19,10 @@ class Expiries:
     def add(self, expires_ms: int, topic: bytes) -> None:
         """Look at a topic when that time has come."""
         heapq.heappush(self._times, (expires_ms, topic))
+
+    def has_due(self, now_ms: int) -> bool:
+        """Return whether there are topics to look at."""
+        return bool(self._times) and self._times[0][0] <= now_ms
 
     def due(self, now_ms: int, most: int) -> Iterator[bytes]:
         """Yield topics to look at, and forget them."""

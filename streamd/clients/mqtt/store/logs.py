@@ -94,6 +94,7 @@ class OpenLog:
         self.settings, self.handle = settings, handle
         self.name = settings.name
         self.filters = ("#",) if settings.prefix is None else (f"{settings.prefix}/#",)
+        self._raising: dict[int, asyncio.Future[None]] = {}
         self._take()
 
     def _take(self) -> None:
@@ -141,7 +142,14 @@ class OpenLog:
         return removed
 
     async def raise_version(self, version: int) -> None:
-        """Allow entries of a later version."""
+        """Allow entries of a later version. All messages that wait for the same version wait for one transaction."""
+        raising = self._raising.get(version)
+        if raising is None:
+            raising = self._raising[version] = asyncio.ensure_future(self._raise_version(version))
+            raising.add_done_callback(lambda _: self._raising.pop(version, None))
+        await asyncio.shield(raising)
+
+    async def _raise_version(self, version: int) -> None:
         await self._patiently(lambda: administration.raise_version(self.handle, version))
         self.version = self.handle.meta.version
 

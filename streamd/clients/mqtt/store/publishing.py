@@ -9,6 +9,7 @@ from typing import Any, Final
 from streamd.clients.mqtt.store.gathering import Gathering
 from streamd.clients.mqtt.store.link import Link
 from streamd.clients.mqtt.store.logs import OpenLog, head_of
+from streamd.clients.mqtt.store.numbering import Group, Numbering
 from streamd.clients.mqtt.store.stored import PackedFields
 from streamd.clients.topics import layout
 from streamd.clients.topics.messages import pack
@@ -28,6 +29,7 @@ class Publication:
 
     fields: of the entry. producer, iid: its name; every message has one. awaiting: the key and the packet identifier
     that are noted with it. goes_to: the generation that it may be stored in, as those before do not know its name.
+    is_retained: it gets a number before it is sent; the number is not part of its name.
     """
 
     __slots__ = (
@@ -37,6 +39,7 @@ class Publication:
         "generation",
         "goes_to",
         "iid",
+        "is_retained",
         "log",
         "producer",
         "publisher",
@@ -53,7 +56,9 @@ class Publication:
         iid: bytes,
         awaiting: str | None,
         done: Done,
+        is_retained: bool = False,
     ) -> None:
+        self.is_retained = is_retained
         self.log, self.publisher = log, publisher
         self.words, self.fields = fields
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
@@ -61,13 +66,19 @@ class Publication:
         self.goes_to = log.handle.meta.current.number
         self.size_bytes = len(self.fields)
 
+    def put_number(self, number: bytes) -> None:
+        """Add the number of a retained message to its fields."""
+        self.words += 2
+        self.fields += b"$1\r\nn\r\n$%d\r\n%b\r\n" % (len(number), number)
+
 
 class _OfLog:
     """The messages of one log that wait; under_way: how many of them were sent, to one generation."""
 
-    __slots__ = ("generation", "is_refreshing", "refused", "under_way", "waiting")
+    __slots__ = ("generation", "is_refreshing", "numbering", "refused", "under_way", "waiting")
 
     def __init__(self) -> None:
+        self.numbering: Numbering | None = None  # once a message was retained
         self.waiting: list[Publication] = []
         self.refused: list[Publication] = []  # by a generation that was closed; in their order
         self.is_refreshing = False
@@ -75,7 +86,10 @@ class _OfLog:
 
 
 class Publishing:
-    """The way of all messages into the logs. run: a name that no other run of a gateway has.
+    """The way of all messages into the logs.
+
+    run: a name that no other run of a gateway has. numbers_link: for the numbers of retained messages; it need not wait
+    for replicas.
 
     may_send: says whether messages may be sent now; until then they wait. around: returns requests that have to be
     before a batch, and those that have to follow it, with the function that takes their single reply each. on_stored:
@@ -83,7 +97,7 @@ class Publishing:
     """
 
     def __init__(self, link: Link, run: str) -> None:
-        self._link = link
+        self._link = self.numbers_link = link
         self._loop = asyncio.get_running_loop()
         # No client identifier holds a zero byte.
         self.own_producer = b"\0" + run.encode()
@@ -91,6 +105,7 @@ class Publishing:
         self._count = 0
         self._logs: dict[str, _OfLog] = {}
         self._waiting = 0
+        self._unnumbered = 0
         self._under_way = 0
         self._is_planned = False
         self._gathering = Gathering()
@@ -110,7 +125,7 @@ class Publishing:
     @property
     def backlog(self) -> int:
         """Messages that are not stored yet."""
-        return self._waiting + self._under_way
+        return self._waiting + self._unnumbered + self._under_way
 
     def own_name(self) -> bytes:
         """Return a name for a message that its publisher has not named."""
@@ -121,13 +136,46 @@ class Publishing:
         """Store a message; its `done` is called when the store has answered."""
         of_log = self._logs.get(one.log.name)
         if of_log is None:
-            of_log = self._logs[one.log.name] = _OfLog()
-        of_log.waiting.append(one)
-        if not self._waiting:
-            self._began_s = perf_counter()
-        self._waiting += 1
+            of_log = self._of_log(one.log.name)
+        if one.is_retained or (of_log.numbering is not None and of_log.numbering.holds(one.publisher)):
+            self.numbering(one.log.name).add(one)
+            self._unnumbered += 1
+        else:
+            of_log.waiting.append(one)
+            if not self._waiting:
+                self._began_s = perf_counter()
+            self._waiting += 1
         self.backlog_bytes += one.size_bytes
         if not self._is_planned:
+            self._plan()
+
+    def _of_log(self, name: str) -> _OfLog:
+        of_log = self._logs.get(name)
+        if of_log is None:
+            of_log = self._logs[name] = _OfLog()
+        return of_log
+
+    def numbering(self, log: str) -> Numbering:
+        """Return what gives numbers to the retained messages of a log."""
+        of_log = self._of_log(log)
+        if of_log.numbering is None:
+            of_log.numbering = Numbering(self.numbers_link, log, partial(self._numbered, of_log))
+        return of_log.numbering
+
+    def _numbered(self, of_log: _OfLog, group: Group, error: str | None) -> None:
+        """Send messages that have got their numbers; those of the next turn wait for their own request."""
+        self._unnumbered -= len(group.messages)
+        if error is not None:
+            for one in group.messages:
+                self.backlog_bytes -= one.size_bytes
+                one.done(None, error)
+            return
+        self._began_s = min(self._began_s, group.began_s) if self._waiting else group.began_s
+        of_log.waiting += group.messages
+        self._waiting += len(group.messages)
+        if self.may_send():
+            self._send()
+        elif not self._is_planned:
             self._plan()
 
     def _plan(self) -> None:
@@ -142,18 +190,28 @@ class Publishing:
         """Forget the messages of a client that wait to be sent: it has gone elsewhere, and sends them again there."""
         for of_log in self._logs.values():
             gone = [one for one in of_log.waiting if one.publisher == publisher]
-            if gone:
-                of_log.waiting = [one for one in of_log.waiting if one.publisher != publisher]
-                self._waiting -= len(gone)
-                for one in gone:
-                    self.backlog_bytes -= one.size_bytes
-                    one.done(None, "another gateway has taken the session")
+            of_log.waiting = [one for one in of_log.waiting if one.publisher != publisher]
+            self._waiting -= len(gone)
+            if of_log.numbering is not None:
+                unnumbered = of_log.numbering.drop(publisher)
+                self._unnumbered -= len(unnumbered)
+                gone += unnumbered
+            for one in gone:
+                self.backlog_bytes -= one.size_bytes
+                one.done(None, "another gateway has taken the session")
 
     def _flush(self) -> None:
         if not self.may_send():
             self._loop.call_later(_HELD_S, self._flush)
             return
         self._is_planned = False
+        if self._unnumbered:
+            for of_log in self._logs.values():
+                if of_log.numbering is not None:
+                    of_log.numbering.draw()
+        self._send()
+
+    def _send(self) -> None:
         room = UNDER_WAY_MAX - self._under_way
         parts: list[bytes] = []
         batch: list[Publication] = []

@@ -9,6 +9,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.store.positions import Place
 from streamd.clients.topics.entry_ids import Id
 from streamd.clients.topics.messages import EXPIRY_DIGITS_MAX, pack, to_entry
+from streamd.clients.topics.numbers import Number, Rank, parse_number, rank_of
 
 _PLAIN_FIELDS = (4, 6, 8)  # topic and payload; and the publisher; and the QoS
 _QOS = {b"1": 1, b"2": 2}
@@ -20,7 +21,7 @@ class Stored:
     """An entry of a log that is a message.
 
     fields: of the entry, names and values in turn. properties: what is handed on of a message of MQTT 5, without its
-    expiry. expires_ms: in Unix milliseconds of the store, None for never.
+    expiry. expires_ms: in Unix milliseconds of the store, None for never. number: of a retained message.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class Stored:
         "generation",
         "is_retained",
         "log",
+        "number",
         "payload",
         "properties",
         "publisher",
@@ -47,6 +49,7 @@ class Stored:
         self.publisher: bytes | None = None
         self.qos = 0
         self.is_retained = False
+        self.number: Number | None = None
         self.expires_ms: int | None = None
         self.properties: Properties = NO_PROPERTIES
         self._heads: dict[int | tuple[object, ...], PublishHead] | None = None
@@ -55,6 +58,11 @@ class Stored:
     def place(self) -> Place:
         """Its place in the log."""
         return Place(self.log, self.generation, self.shard, self.entry_id)
+
+    @property
+    def rank(self) -> Rank:
+        """Its rank among the retained messages of its topic."""
+        return rank_of(self.number, self.generation, self.entry_id, self.shard)
 
     def is_expired(self, now_ms: int) -> bool:
         """Return whether its expiry has passed."""
@@ -130,11 +138,14 @@ def parse_stored(log: str, generation: int, shard: int, entry_id: Id, fields: li
     stored.publisher = found.get(b"c")
     qos = found.get(b"q")
     stored.qos = 0 if qos is None else _QOS.get(qos, 0)
-    stored.is_retained = found.get(b"r") == b"1"
+    if found.get(b"r") == b"1":
+        stored.is_retained = True
+        stored.number = parse_number(found.get(b"n"))
     expiry = found.get(b"e")
     if expiry is not None and expiry.isdigit() and len(expiry) <= EXPIRY_DIGITS_MAX:
         stored.expires_ms = entry_id[0] + int(expiry)
-    if len(found) > 3 + (qos is not None) + stored.is_retained + (stored.expires_ms is not None):
+    plain = 3 + (qos is not None) + stored.is_retained + (stored.number is not None) + (stored.expires_ms is not None)
+    if len(found) > plain:
         stored.properties = _properties(entry_id, found, generation, shard)
     return stored
 
@@ -214,8 +225,10 @@ _OF_VERSION_2 = {
 }
 
 
-def version_of(values: Properties) -> int:
+def version_of(values: Properties, retain: bool) -> int:
     """Return the version of a log's entries that a message with these properties needs."""
+    if retain:
+        return 3
     if any(number in _OF_VERSION_2 for number in values):
         return 2
     pairs = values.get(Property.USER_PROPERTY)

@@ -9,6 +9,7 @@ from streamd.clients.mqtt.store.link import Link, encode
 from streamd.clients.mqtt.store.logs import OpenLog
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
+from streamd.clients.mqtt.store.read_order import in_order
 from streamd.clients.mqtt.store.refusals import Refusals
 from streamd.clients.mqtt.store.ring import Ring
 from streamd.clients.mqtt.store.ring_topics import RingTopics
@@ -231,7 +232,7 @@ class Tail:
         if not reply:
             return 0, False
         found: dict[str, tuple[TailedLog, list[Stored]]] = {}
-        is_full, count, size_bytes = False, 0, 0
+        is_full, has_retained, count, size_bytes = False, False, 0, 0
         for key, entries in reply:
             place = self._places.get(key)
             if place is None:
@@ -253,11 +254,14 @@ class Tail:
                 one = parse_stored(name, generation, shard, entry_id, fields)
                 if one is not None:
                     mine.append(one)
+                    has_retained |= one.is_retained
                 else:
                     size_bytes += sum(map(len, fields))
             tailed.at[shard] = at
         is_heard = False
         for tailed, stored in found.values():
+            if has_retained:
+                stored = in_order(stored)
             first = tailed.ring.next
             size_bytes += tailed.ring.append(stored, Position(tailed.generation, tuple(tailed.at)))
             if stored:
