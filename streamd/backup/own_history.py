@@ -8,7 +8,7 @@ from streamd.base.filesystem import FileSystem
 from streamd.cold.files import ENDING
 from streamd.connected.replication_ports import NO_ID
 from streamd.journal.notes import HISTORY
-from streamd.journal.record import encode_first_line, encode_note, encode_run
+from streamd.journal.record import FIRST_LINE_BYTES, encode_first_line, encode_note, encode_run
 from streamd.replication.history import History
 from streamd.replication.standing import RUNNING, Noted
 
@@ -27,7 +27,7 @@ def with_own_history(sources: Iterable[Source]) -> Iterator[Source]:
     if watch.has_seen:
         salt = FileSystem().salt()
         note = encode_note(0, Noted(History(NO_ID), None, RUNNING).words())
-        yield NAME, [encode_first_line(salt) + encode_run([note], 0, notes=True, salt=salt)]
+        yield NAME, [encode_first_line(salt) + encode_run([note], 0, True, salt, FIRST_LINE_BYTES)]
 
 
 class _Watch:

@@ -8,14 +8,14 @@ from streamd.base.filesystem import FileSystem, repeat, write_all
 from streamd.durability.flattening import Flattening
 from streamd.durability.old_redis import for_old_redis
 from streamd.durability.segment_check import Named, SegmentReport, TrialSegments, examine_segments, names_segments
-from streamd.durability.tally import Tally, commands_of
+from streamd.durability.tally import LEGIBLE_BYTES_MAX, Tally, commands_of, legible
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import Bare, FileReader
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import INCREMENT, Manifest, Part
 from streamd.journal.parsing import Parsed, parse_body
 from streamd.journal.record import encode_command, encode_select
-from streamd.journal.recovery import read_manifest
+from streamd.journal.recovery import judge, read_manifest
 from streamd.journal.salvage import Gap, Salvage
 
 # (bytes done, bytes in all)
@@ -32,7 +32,9 @@ class FileReport:
 
     may_have_been_acknowledged: the fault lies in bytes noted as synced, in a file that must be whole, or in a command.
     unloadable_at: the place of the wrong command, if the bytes are right; `whole` is where its unit begins.
-    behind: the whole records behind the first fault of the journal; damaged: the number of damaged bytes.
+    behind: the whole records behind the first fault of the journal; damaged: the number of damaged bytes. legible: the
+    records in the damaged bytes of other software, which have no checksum. keeps: a start keeps what it cuts off in a
+    file.
     """
 
     path: str
@@ -44,10 +46,12 @@ class FileReport:
     torn: bool = False
     may_have_been_acknowledged: bool = False
     unloadable_at: int | None = None
+    keeps: bool = False
     is_base: bool = False
     is_newer: bool = False
     is_rdb: bool = False
     behind: Tally = field(default_factory=Tally)
+    legible: Tally = field(default_factory=Tally)
     damaged: int = 0
 
     def __str__(self) -> str:
@@ -106,7 +110,8 @@ class Report:
         size = first.size - first.whole + sum(file.size for file in rest)
         tallies = "; ".join(str(file.behind) for file in self.files[at:] if file.behind.records)
         damaged = sum(file.damaged for file in self.files)
-        return f"behind it {size} bytes, {damaged} of them damaged; whole behind it: {tallies or 'no record'}"
+        legible = f"; still legible in these: {first.legible}" if first.legible.records else ""
+        return f"behind it {size} bytes, {damaged} of them damaged{legible}; whole behind it: {tallies or 'no record'}"
 
     def lines(self) -> list[str]:
         """Return the report as lines for people."""
@@ -125,7 +130,12 @@ class Report:
             ]
         lines.append(f"From the fault on: {self.behind()}.")
         if self.would_start:
-            return [*lines, "A server starts on it, and cuts the end that is not whole."]
+            kept = f", and keeps these {first.size - first.whole} bytes in {first.path}.cut-TIME" if first.keeps else ""
+            return [
+                *lines,
+                f"A server starts on it with the {first.commands} commands before that. It cuts the end that is not"
+                f" whole{kept}.",
+            ]
         fix = "A base cannot be cut" if first.is_base else "--fix cuts off all from the fault on"
         return [
             *lines,
@@ -246,11 +256,16 @@ def _examine_file(
                 assert reader.trouble is not None
                 trial.end()
                 if not report.may_have_been_acknowledged:
-                    lost = report.is_base or not last or reader.noted_sync() > piece.offset
+                    verdict = judge(reader, reader.trouble)
+                    report.keeps = verdict.keeps
+                    lost = report.is_base or not last or verdict.damage is not None
                     report.may_have_been_acknowledged = lost
                 report.tell(piece.detail, piece.offset, piece.in_run, reader.trouble.torn)
                 report.is_rdb = report.is_rdb or reader.trouble.is_rdb
                 report.damaged += piece.end - piece.offset
+                if not reader.ours:
+                    for words in legible(reader.read(piece.offset, min(piece.end - piece.offset, LEGIBLE_BYTES_MAX))):
+                        report.legible.add(words)
                 continue
             if report.is_base and names_segments(piece):
                 named.take(commands_of(piece))

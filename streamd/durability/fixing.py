@@ -17,21 +17,19 @@ from streamd.durability.check import (
     say_nothing,
 )
 from streamd.durability.segment_check import TrialSegments
-from streamd.durability.tally import Tally, legible
+from streamd.durability.tally import LEGIBLE_BYTES_MAX, Tally, legible
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import Bare, FileReader
 from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import Manifest, Part
-from streamd.journal.mending import Change, change, filling, free_name, stamp
+from streamd.journal.mending import Change, can_fill, change, filling, free_name, stamp
 from streamd.journal.parsing import Incomplete, Malformed, Parsed, parse_one, parse_unit
-from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_run, encode_select
+from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_missing, encode_select
 from streamd.journal.salvage import Gap, Salvage
 
 # agree(lines of the findings, the question): whether to do it.
 Agree = Callable[[list[str], str], bool]
-# At most so many bytes of a gap are searched for legible commands.
-_LEGIBLE_BYTES_MAX: Final = 16 * 1024 * 1024
 # A later record may build upon a unit that was applied in the trial and then left out: so there are several rounds.
 _ROUNDS_MAX: Final = 5
 
@@ -187,7 +185,9 @@ def _plan_file(files: FileSystem, plan: _Plan, trial: Trial) -> None:
             else:
                 _try(plan, reader, piece, trial)
         if plan.is_base and reader.ours and not reader.ended and not _ends(plan, reader.size):
-            plan.changes.append(Change(reader.size, reader.size, encode_end(reader.size, reader.salt or 0)))
+            plan.changes.append(
+                Change(reader.size, reader.size, encode_end(reader.size + reader.missing, reader.salt or 0))
+            )
             plan.missing.append(f"{plan.path}: its end; what stood there is not known")
 
 
@@ -200,22 +200,36 @@ def _leave_out_gap(files: FileSystem, plan: _Plan, reader: FileReader, gap: Gap)
     if plan.cut is not None and not gap.instead:
         offset, in_run = plan.cut
     plan.cut = None
-    head = CUT_LINE if in_run else gap.instead
-    if gap.end < reader.size:
+    head = (CUT_LINE if in_run else b"") + gap.instead
+    if gap.end < reader.size and (gap.missing or not can_fill(gap.end - offset - len(head))):
+        instead = _with_missing(head, gap, gap.end - offset)
+    elif gap.end < reader.size:
         instead = head + filling(gap.end - offset - len(head))
     elif plan.is_base and (offset == 0 or reader.ours):
         salt = (reader.salt or 0) if offset else files.salt()
         head = head if offset else encode_first_line(salt)
-        instead = head + encode_end(offset + len(head), salt)
+        instead = head + encode_end(offset + reader.missing + len(head), salt)
     else:
         instead = head
     plan.changes.append(Change(offset, gap.end, instead))
     tally = Tally()
-    for words in legible(reader.read(offset, min(gap.end - offset, _LEGIBLE_BYTES_MAX))):
+    for words in legible(reader.read(offset, min(gap.end - offset, LEGIBLE_BYTES_MAX))):
         tally.add(words)
     text = f"{plan.path}: {gap.end - offset} bytes at offset {offset}: {gap.detail}"
+    if gap.missing > 0:
+        text += f"; {gap.missing} more bytes are missing there"
     keys = f"; still legible in them, of the keys {tally.keys()}: {tally}" if tally.records else ""
     plan.missing.append(text + keys)
+
+
+def _with_missing(head: bytes, gap: Gap, room: int) -> bytes:
+    """Return the bytes for a gap of so much room: a head, and the line that says how many bytes are missing. If there
+    is less room than they need, the bytes behind move, and fewer are missing.
+    """
+    needed = len(head) + len(encode_missing(0, gap.salt))
+    spare = max(room - needed, 0)
+    spare += not can_fill(spare)
+    return head + encode_missing(gap.missing - (needed + spare - room), gap.salt) + filling(spare)
 
 
 def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) -> None:
@@ -245,7 +259,7 @@ def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) ->
             body += reader.read(at, begin - at) + _selected_in(reader.read(begin, end - begin))
             at = end
         body += reader.read(at, run.end - at)
-        new = encode_run([body], run.synced, run.has_notes, reader.salt or 0) if body else b""
+        new = reader.beginning.run(body, run.synced, run.has_notes, run.place) if body else b""
         plan.changes.append(Change(reader.offset, run.end, new + filling(run.end - reader.offset - len(new))))
 
 

@@ -110,6 +110,9 @@ class Persistence:
         self.cut = self.journal.start(self._state.clock.now_ms())
         if self.cut is not None:
             log.warning("journal-cut", "%s", self.cut)
+        if self.journal.loading.earlier is not None:
+            text = "an earlier version wrote %s: holes in its middle may go unnoticed until a rewrite (BGREWRITEAOF)"
+            log.info("journal-earlier", text, self.journal.loading.earlier)
         self._log_moved()
         self.cold.begin()
         self._state.records = []

@@ -13,6 +13,8 @@ from streamd.stream.entry_id import parse_id
 
 _NO_RECORDS: Final = frozenset((b"SELECT", b"MULTI", b"EXEC"))
 _CONTAINERS: Final = frozenset((b"XGROUP", b"XIDMP"))
+# At most so many bytes of a gap are searched for legible commands.
+LEGIBLE_BYTES_MAX: Final = 16 * 1024 * 1024
 _KEYS_SHOWN_MAX: Final = 10
 _KEY_CHARACTERS_MAX: Final = 60
 

@@ -52,7 +52,7 @@ class BaseWriter:
         """Take ready-made commands, or with `notes` lines of ours, too."""
         if notes:
             self._end_run()
-            self._add_run(encode_run([data], 0, True, self._salt))
+            self._add_run(encode_run([data], 0, True, self._salt, self.size))
             return
         if not self._parts and self._select:
             self._parts.append(self._select)
@@ -84,7 +84,7 @@ class BaseWriter:
 
     def _end_run(self) -> None:
         if self._parts:
-            run = encode_run([b"".join(self._parts)], 0, False, self._salt)
+            run = encode_run([b"".join(self._parts)], 0, False, self._salt, self.size)
             self._parts = []
             self._parts_bytes = 0
             self._add_run(run)

@@ -82,7 +82,7 @@ class Journal:
         """Make the directory ready for appending; return the cut that was made, or None. Raises: OSError."""
         cut = self.loading.cut
         salt = self.loading.last_salt
-        begun = bool(salt)
+        begun = bool(salt) and self.loading.goes_on
         names_databases = bool(self.manifest.increments) and self._names_databases
         if not self.manifest.increments:
             file, salt = self._create_increment()
@@ -164,7 +164,8 @@ class Journal:
         file = self.files.open(self._path(manifest.increments[-1]))
         try:
             size = file.size()
-            writer = Writer(file, size, size, loading.last_salt or self.files.salt(), bool(loading.last_salt))
+            begun = bool(loading.last_salt) and loading.goes_on
+            writer = Writer(file, size, size, loading.last_salt or self.files.salt(), begun)
             writer.names_databases = names_databases
             writer.append_own(note)
             writer.write()

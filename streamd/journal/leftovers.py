@@ -11,7 +11,7 @@ from typing import Final
 
 from streamd.base.filesystem import FileSystem
 from streamd.journal.manifest import BASE, INCREMENT, Manifest
-from streamd.journal.record import FIRST_LINE, FIRST_LINE_BYTES
+from streamd.journal.record import FIRST_LINE_BYTES, FIRST_LINE_HEAD
 
 # A file that is moved aside gets this behind its name. streamd never reads or removes it.
 ASIDE: Final = ".unnamed"
@@ -74,5 +74,5 @@ def _head(files: FileSystem, path: str) -> bytes:
 
 def _holds_records(head: bytes) -> bool:
     """Return whether a file with this beginning has more than a first line, or than a part of one."""
-    word = FIRST_LINE[:-2]
+    word = FIRST_LINE_HEAD[:-2]  # without the format
     return bool(head) and (len(head) > FIRST_LINE_BYTES or head[: len(word)] != word[: len(head)])

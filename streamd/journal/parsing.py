@@ -9,6 +9,8 @@ from streamd.journal.record import decode_note
 _LINES_OF_NOTES: Final = re.compile(rb"#streamd (note|more) ([\x21-\x7e ]*)\n")
 # Of the commands behind a note, about.
 _SHORT_BYTES: Final = 1_024
+# No other software writes longer words or commands.
+_NUMBER_MAX: Final = {b"*": 2**31 - 1, b"$": 2**40}
 # So many are parsed between two turns of others.
 _AT_ONCE: Final = 256
 
@@ -76,7 +78,10 @@ def _number(data: bytes, at: int, mark: bytes) -> tuple[int, int]:
         raise Incomplete
     if end < 0 or not digits.isdigit() or (digits[:1] == b"0" and len(digits) > 1):
         raise Malformed(f"{digits!r} is no length")
-    return int(digits), end + 2
+    number = int(digits)
+    if number > _NUMBER_MAX[mark]:
+        raise Malformed(f"{number} is too long")
+    return number, end + 2
 
 
 def parse_body(body: bytes, offset: int) -> Parsed | str:

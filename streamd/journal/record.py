@@ -4,18 +4,19 @@ A *record* is a database number and the words of a command that repeats an effec
 record is a *note*: its first word is one of NOTES (see streamd.journal.notes). A *unit* is the records that stand or
 fall together. A *run* is the units under one header line:
 
-    #streamd run LENGTH HASH SYNCED [DIGESTS]     LENGTH bytes of RESP follow
-    #streamd mix LENGTH HASH SYNCED [DIGESTS]     the same with `#streamd` lines between the commands
+    #streamd run LENGTH HASH SYNCED @PLACE [DIGESTS]     LENGTH bytes of RESP follow
+    #streamd mix LENGTH HASH SYNCED @PLACE [DIGESTS]     the same with `#streamd` lines between the commands
 
-HASH is the xxh3-64 of those bytes, in 16 hexadecimal digits. Its seed is SYNCED with the file's salt, a number that no
-writer of values knows; so a text in a value that looks like such a line has another hash. SYNCED is the number of bytes
-of the file known to be on the disk when the run was written. DIGESTS are xxh32, 8 digits for each unit, if there are
-several units; they tell which units of a torn run are whole. Other lines of streamd:
+HASH is the xxh3-64 of those bytes, in 16 hexadecimal digits. Its seed is SYNCED and PLACE with the file's salt, a
+number that no writer of values knows; so a text in a value that looks like such a line has another hash. SYNCED is the
+number of bytes of the file known to be on the disk when the run was written. PLACE is the number of bytes before the
+run: a run that stands elsewhere proves that bytes before it are missing. DIGESTS are xxh32, 8 digits for each unit, if
+there are several units; they tell which units of a torn run are whole. Other lines of streamd:
 
-    #streamd journal 2 SALT HASH the first line of a file, or of the part behind bytes of other or older writers
-    #streamd journal 1           the first line of earlier versions, without a salt, which is 0 then
+    #streamd journal 3 SALT HASH the first line of a file, or of the part behind bytes of other or older writers
     #streamd synced LENGTH HASH  the number of bytes of the file on the disk, when no later run has told it
     #streamd cut                 the end of the run before, whose torn rest was cut off by a start
+    #streamd missing BYTES HASH  so many bytes are missing here, says `streamd check --skip`; places behind count them
     #streamd end LENGTH HASH     the end of a base, LENGTH is its place
     # each run names ...          DATABASES_LINE: from here on a run begins with a SELECT, or is of database 0
 
@@ -46,13 +47,14 @@ else:  # pragma: no cover - the tests over the wire run compiled
     WRITES_UNITS = True
 
 # The salt is in it, and the hash of that.
-_FIRST_LINE: Final = b"#streamd journal 2 %016x %b\n"
-_FIRST_LINE_HEAD: Final = b"#streamd journal 2 "
+_FIRST_LINE: Final = b"#streamd journal 3 %016x %b\n"
+FIRST_LINE_HEAD: Final = b"#streamd journal 3 "
 FIRST_LINE_BYTES: Final = len(_FIRST_LINE % (0, bytes(16)))
-# As it was before there was a salt.
-FIRST_LINE: Final = b"#streamd journal 1\n"
-_ANY_FIRST_LINE: Final = re.compile(rb"#streamd journal ([1-9]\d{0,8})(?=[ \n])")
-_FORMAT: Final = 2
+ANY_FIRST_LINE: Final = re.compile(rb"#streamd journal ([1-9]\d{0,8})(?=[ \n])")
+FORMAT: Final = 3
+_MISSING_BYTES_MAX: Final = 10**18
+# In the seed of a hash, the place counts in the upper bits, so that it is not mistaken for SYNCED.
+_PLACE_SHIFT: Final = 20
 CUT_LINE: Final = b"#streamd cut\n"
 # (Versions before it take it for a line of others.)
 DATABASES_LINE: Final = b"# each run names its database, or is of 0\n"
@@ -247,14 +249,12 @@ def encode_select(index: int) -> bytes:
 
 def encode_first_line(salt: int) -> bytes:
     """Return the first line of a file, or of streamd's part of a file with another beginning; `salt` is not 0."""
-    return _FIRST_LINE % (salt, run_hash(b"journal", 0, salt))
+    return _FIRST_LINE % (salt, run_hash(b"journal 3", 0, salt))
 
 
 def decode_first_line(line: bytes) -> int | None:
-    """Return the salt of a first line, 0 for one of an earlier version; None if the line is another or damaged."""
-    if line == FIRST_LINE:
-        return 0
-    if not line.startswith(_FIRST_LINE_HEAD):
+    """Return the salt of a first line of this format; None if the line is another or damaged."""
+    if not line.startswith(FIRST_LINE_HEAD):
         return None
     try:
         salt = int(line[19:35], 16)
@@ -263,34 +263,30 @@ def decode_first_line(line: bytes) -> int | None:
     return salt if salt and line == encode_first_line(salt) else None
 
 
-def newer_format(line: bytes) -> int | None:
-    """Return the format number of a first line if this version does not know it; None for any other line.
-
-    A line that differs from this version's only in this number is damaged.
-    """
-    found = _ANY_FIRST_LINE.match(line)
-    if found is None or int(found[1]) <= _FORMAT:
-        return None
-    return None if decode_first_line(_FIRST_LINE_HEAD + line[found.end() + 1 :]) else int(found[1])
-
-
 def encode_run(
-    units: Sequence[bytes], synced: int, notes: bool, salt: int = 0, bodies: list[bytes] | None = None
+    units: Sequence[bytes], synced: int, notes: bool, salt: int, place: int, bodies: list[bytes] | None = None
 ) -> bytes:
     """Return a run, header and units; at most UNITS_PER_RUN_MAX units. bodies: gets the units, joined."""
     word = b"mix" if notes else b"run"
     body = units[0] if len(units) == 1 else b"".join(units)
     if bodies is not None:
         bodies.append(body)
+    found = run_hash(body, synced, salt, place)
     if len(units) == 1:
-        return b"#streamd %b %d %b %d\n%b" % (word, len(body), run_hash(body, synced, salt), synced, body)
+        return b"#streamd %b %d %b %d @%d\n%b" % (word, len(body), found, synced, place, body)
     digests = b"".join(map(xxh32_digest, units)).hex().encode()
-    return b"#streamd %b %d %b %d %b\n%b" % (word, len(body), run_hash(body, synced, salt), synced, digests, body)
+    return b"#streamd %b %d %b %d @%d %b\n%b" % (word, len(body), found, synced, place, digests, body)
 
 
-def run_hash(body: bytes, synced: int, salt: int) -> bytes:
-    """Return the hash of a run's header."""
-    return xxh3_64_hexdigest(body, synced ^ salt).encode()
+def run_hash(body: bytes, synced: int, salt: int, place: int = 0) -> bytes:
+    """Return the hash of a run's header. (The lowest 64 bits of a seed count.)"""
+    return xxh3_64_hexdigest(body, (place << _PLACE_SHIFT) + synced ^ salt).encode()
+
+
+def encode_missing(count: int, salt: int) -> bytes:
+    """Return the line that says that so many bytes are missing at its place; all such lines are equally long."""
+    assert abs(count) < _MISSING_BYTES_MAX
+    return b"#streamd missing %+020d %b\n" % (count, run_hash(b"missing", count % 2**64, salt))
 
 
 def encode_synced(length: int, salt: int = 0) -> bytes:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from streamd.base.filesystem import File, FileSystem, write_all
 from streamd.journal import manifest as manifests
+from streamd.journal.behind import what_stands_behind
 from streamd.journal.file_reader import Bare, FileReader, Trouble
 from streamd.journal.leftovers import Unnamed, leftovers
 from streamd.journal.manifest import Manifest, ManifestError, Part
@@ -44,8 +45,9 @@ class RdbError(DamagedError):
 
 
 class Cut(NamedTuple):
-    """A cut made by recovery. size: the file's length before; offset: its length now. kept: the file that has the cut
-    bytes; None for a torn record, which no client was told of.
+    """A cut made by recovery. size: the file's length before; offset: its length now. torn: it removes only a record of
+    streamd's own that was being written, of which no client was told. kept: the file that has the cut bytes; None for
+    such a record.
     """
 
     path: str
@@ -65,13 +67,16 @@ class Cut(NamedTuple):
 @dataclass(slots=True)
 class Loading:
     """The progress of loading, and its findings. cut: the cut that the last file needs. last_salt: the salt of that
-    file's end (None: other software wrote it; 0: it has no salt).
+    file's end (None: other software wrote it; 0: it has no salt). goes_on: what is appended to it may belong to its
+    last part. earlier: the first file with a part of an earlier format.
     """
 
     bytes_total: int = 0
     bytes_done: int = 0
     cut: Cut | None = None
     last_salt: int | None = None
+    goes_on: bool = False
+    earlier: str | None = None
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -117,6 +122,9 @@ def read_parts(
                 loading.bytes_done = before + reader.offset
             last = part is parts[-1]
             loading.last_salt = reader.salt
+            loading.goes_on = reader.has_places and not reader.missing
+            if reader.has_earlier and loading.earlier is None:
+                loading.earlier = path
             if reader.trouble is not None:
                 loading.cut = _judge(path, directory, reader, reader.trouble, part, last)
             elif part.kind == manifests.BASE and reader.ours and not reader.ended:
@@ -131,11 +139,13 @@ def read_parts(
 
 
 def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part: Part, last: bool) -> Cut:
-    """Return the cut. Raises: DamagedError if the bytes to cut may have been acknowledged as durable.
+    """Return the cut. Raises: DamagedError if the bytes to cut may have been acknowledged as durable, or if no crash
+    leaves such a file.
 
     A base is complete before a manifest names it, and so is every increment but the last. In the last increment all
     bytes noted as synced must be whole; later bytes may be torn (a crash in the middle of a write) or garbled (a power
-    loss: blocks reach the disk in any order).
+    loss: blocks reach the disk in any order). No crash moves bytes. The bytes of other software are judged as Redis
+    judges them: only the end of the file may be torn.
     """
     if trouble.is_newer:
         raise NewerError(path, trouble.offset, trouble.detail)
@@ -143,11 +153,33 @@ def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part
         raise RdbError(path, trouble.detail)
     if part.kind == manifests.BASE or not last:
         raise DamagedError(path, trouble.offset, trouble.detail, _advice(directory, part))
-    synced = reader.noted_sync()
-    if synced > trouble.offset:
-        detail = f"{trouble.detail}, though the first {synced} bytes had been written to the disk"
-        raise DamagedError(path, trouble.offset, detail, _advice(directory, part))
-    return Cut(path, trouble.offset, reader.size, trouble.detail, trouble.torn, trouble.in_run)
+    verdict = judge(reader, trouble)
+    if verdict.damage is not None:
+        raise DamagedError(path, trouble.offset, verdict.damage, _advice(directory, part))
+    return Cut(path, trouble.offset, reader.size, trouble.detail, not verdict.keeps, trouble.in_run)
+
+
+class Verdict(NamedTuple):
+    """What a fault in the last increment is. damage: why the bytes from there on must not be cut; None if they may be.
+    keeps: they are kept in a file then.
+    """
+
+    damage: str | None
+    keeps: bool
+
+
+def judge(reader: FileReader, trouble: Trouble) -> Verdict:
+    """Return what a fault in the last increment is."""
+    if trouble.is_damage:
+        return Verdict(trouble.detail, True)
+    if not reader.ours:
+        return Verdict(None, True)  # torn
+    behind = what_stands_behind(reader)
+    if behind.is_moved:
+        return Verdict(f"{trouble.detail}, and what stands behind it was written at another place", True)
+    if behind.synced > trouble.offset + reader.missing:
+        return Verdict(f"{trouble.detail}, though the first {behind.synced} bytes had been written to the disk", True)
+    return Verdict(None, not trouble.torn or trouble.is_foreign or behind.has_runs)
 
 
 def _advice(directory: str, part: Part) -> str:

@@ -45,7 +45,7 @@ class Writer:
         self.append_unit = self._units.append
         self._unwritten = DATABASES_LINE if begun else encode_first_line(salt) + DATABASES_LINE
         self._noted = synced
-        self._data_end = size
+        self._data_end = self._place = size
 
     @property
     def has_units(self) -> bool:
@@ -65,7 +65,7 @@ class Writer:
             if type(only) is tuple and only[0] == self._db and only[1][0] not in NOTES:
                 # What a client without a pipeline leaves, without what many need.
                 body = self._select + encode_command(only[1])
-                self._unwritten = encode_run((body,), self.synced, False, self.salt, self.shipped)
+                self._unwritten = encode_run((body,), self.synced, False, self.salt, self.size, self.shipped)
                 units.clear()
                 self._noted = self.synced
             else:
@@ -113,7 +113,7 @@ class Writer:
         The selected database is unknown afterwards. Raises: OSError; then the file is of no more use.
         """
         self.write()
-        data = encode_run([body], self.synced, notes, self.salt)
+        data = encode_run([body], self.synced, notes, self.salt, self.size)
         write_all(self.file, self.size, data)
         self.size += len(data)
         self._data_end = self.size
@@ -156,14 +156,17 @@ class Writer:
         self.file.close()
 
     def _encode_run(self, bodies: list[bytes], notes: bool) -> bytes:
-        """Return units as a run, with `_select` in front of the first."""
+        """Return units as a run for the next place, with `_select` in front of the first."""
         if self._select:
             bodies[0] = self._select + bodies[0]
-        return encode_run(bodies, self.synced, notes, self.salt, self.shipped)
+        run = encode_run(bodies, self.synced, notes, self.salt, self._place, self.shipped)
+        self._place += len(run)
+        return run
 
     def _encode(self) -> None:
         db = self._db
         parts = [self._unwritten] if self._unwritten else []
+        self._place = self.size + len(self._unwritten)
         bodies: list[bytes] = []
         notes = False
         duplicates = DuplicateNotes()
@@ -205,7 +208,9 @@ class Writer:
         for at in range(0, len(bodies), UNITS_PER_RUN_MAX):
             parts.append(self._encode_run(bodies[at : at + UNITS_PER_RUN_MAX], notes))
         for words in self._own:
-            parts.append(encode_run([encode_note(0, words)], self.synced, True, self.salt))
+            own = encode_run([encode_note(0, words)], self.synced, True, self.salt, self._place)
+            self._place += len(own)
+            parts.append(own)
         self._own.clear()
         self._units.clear()
         self._selected(db)

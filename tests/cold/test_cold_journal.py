@@ -10,6 +10,7 @@ from tests.cold.cold_restartable import MIB, PLACE, ColdRestartable
 from tests.cold.cold_server import evict, list_of, make_cold
 from tests.crash.restartable import Restartable
 from tests.crash.simulated_disk import SimulatedDisk
+from tests.written_journals import file_of
 
 
 def commands(base: bytes) -> list[list[bytes]]:
@@ -318,7 +319,7 @@ def test_records_of_segments_in_a_base_without_format_stop_the_start(server):
 
 
 def applied(server: ColdRestartable, words: list[bytes]) -> None:
-    from streamd.journal.record import encode_command, encode_run
+    from streamd.journal.record import encode_command
 
     journal = server.persistence.journal
     path = PLACE + journal.manifest.parts()[-1].name
@@ -326,7 +327,7 @@ def applied(server: ColdRestartable, words: list[bytes]) -> None:
     inode = disk.names[path]
     writer = journal.writer
     assert writer is not None
-    inode.data += encode_run([encode_command(words)], 0, False, writer.salt)
+    inode.data = bytearray(file_of([encode_command(words)], salt=writer.salt, begins=bytes(inode.data)))
     server.restart(disk)
 
 

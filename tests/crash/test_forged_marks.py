@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 from streamd.journal.file_reader import FileReader
+from streamd.journal.formats import Beginning
 from streamd.journal.record import encode_first_line, encode_run, encode_synced
 from streamd.journal.recovery import DamagedError
 from tests.crash.restartable import INCREMENT, Restartable
@@ -25,7 +26,8 @@ def forgeries(size: int) -> list[bytes]:
         for salt in (0, FORGED_SALT):
             found.append(b"\n" + encode_synced(length, salt))
             found.append(b"\n" + encode_first_line(salt) + encode_synced(length, salt))
-            found.append(b"\n" + encode_run([b"*1\r\n$4\r\nPING\r\n"], length, False, salt))
+            found.append(b"\n" + encode_run([b"*1\r\n$4\r\nPING\r\n"], length, False, salt, length))
+            found.append(b"\n" + Beginning(salt, False).run(b"*1\r\n$4\r\nPING\r\n", length, False, 0))
     return found
 
 
@@ -87,7 +89,7 @@ def test_a_file_without_a_salt_gets_one_from_where_it_is_written_on(sample):
     server.send("SET", "k", "before")
     server.cron()
     data = disk.names[path].data
-    assert data[old_bytes:].startswith(b"#streamd journal 2 ")
+    assert data[old_bytes:].startswith(b"#streamd journal 3 ")
 
     torn = server.restart()
     torn.send("SET", "k", b"".join(forgeries(len(data))))

@@ -1,4 +1,4 @@
-"""The version before starts on a journal of this one that has times of names, and behaves as it did."""
+"""The version before refuses a journal of this one, and changes nothing; this one loads a journal of that version."""
 
 import os
 import shutil
@@ -13,8 +13,6 @@ from tests.integration.process import ServerProcess, run_cli
 pytestmark = pytest.mark.skipif(
     os.environ.get("STREAMD_TEST_FORM") == "compiled", reason="runs the source of an older one"
 )
-AHEAD = "32503680000000-0"  # of the year 3000
-MARK = b"#streamd note XIDMPDUPLICATE 0 s "
 
 
 def add(client: redis.Redis, iid: str) -> bytes:
@@ -27,69 +25,56 @@ def seen(client: redis.Redis) -> tuple:
     return client.xrange("s"), counters, client.get("k")
 
 
-def marks(directory: Path) -> int:
-    return sum(path.read_bytes().count(MARK) for path in directory.glob("appendonlydir/*.aof"))
-
-
-@pytest.fixture(scope="module", params=["increment", "base and increment"])
-def written(request, tmp_path_factory) -> tuple[Path, list[bytes], tuple]:
-    """A data directory, the IDs of the names a to g, and what clients saw."""
-    directory = tmp_path_factory.mktemp("written")
-    with ServerProcess(directory, "--appendonly", "yes") as server:
+def written(directory: Path, source: Path | None, rewritten: bool) -> tuple[list[bytes], tuple]:
+    """Have a server write a journal; return the IDs of the names a to d, and what clients saw."""
+    with ServerProcess(directory, "--appendonly", "yes", source=source) as server:
         client = redis.Redis(port=server.port)
-        client.xadd("s", {"f": "v"}, id=AHEAD)
         given = [add(client, iid) for iid in "abc"]
         assert add(client, "a") == given[0]
         client.xdel("s", given[1])
-        if request.param != "increment":
+        if rewritten:
             client.save()
         given.append(add(client, "d"))
-        with client.pipeline(transaction=True) as transaction:
-            for iid in "efc":
-                add(transaction, iid)
-            given += transaction.execute()[:2]
-        client.execute_command("EVAL", "return redis.call('XADD', 's', 'IDMP', 'p', 'g', '*', 'f', 'v')", 0)
         client.set("k", "v")
-        before = seen(client)
-    assert marks(directory) >= 7
-    return directory, given, before
+        return given, seen(client)
 
 
-@pytest.fixture
-def directory(written: tuple, tmp_path: Path) -> Path:
-    """A copy of the data directory that a test may change."""
-    return Path(shutil.copytree(written[0], tmp_path / "data"))
+def files_of(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.glob("appendonlydir/*")}
 
 
-def test_the_version_before_loads_the_journal_and_knows_the_names(version_before: Path, written, directory: Path):
-    _, given, before = written
-    with ServerProcess(directory, "--appendonly", "yes", source=version_before) as server:
+@pytest.mark.parametrize("rewritten", [False, True], ids=["increment", "base and increment"])
+def test_the_version_before_refuses_the_journal_and_changes_nothing(version_before: Path, rewritten, tmp_path: Path):
+    written(tmp_path, None, rewritten)
+    before = files_of(tmp_path)
+    refused = run_cli("serve", "--port", "0", "--dir", str(tmp_path), "--appendonly", "yes", source=version_before)
+    assert refused.returncode == 5
+    assert f"{next((tmp_path / 'appendonlydir').glob('*.aof')).parent}/appendonly.aof" in refused.stderr
+    done = run_cli("check", str(tmp_path), source=version_before)
+    assert (done.returncode, "The journal is whole." in done.stdout) == (5, False)
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("rewritten", [False, True], ids=["increment", "base and increment"])
+def test_a_journal_of_the_version_before_is_loaded_and_written_on_and_its_rewrite_is_of_this_format(
+    version_before: Path, rewritten, tmp_path: Path
+):
+    given, before = written(tmp_path, version_before, rewritten)
+    earlier = Path(shutil.copytree(tmp_path, tmp_path / "earlier", ignore=shutil.ignore_patterns("earlier")))
+    with ServerProcess(tmp_path, "--appendonly", "yes") as server:
         client = redis.Redis(port=server.port)
         assert seen(client) == before
-        assert [add(client, iid) for iid in "abcdef"] == given
-        added = add(client, "new")
+        assert [add(client, iid) for iid in "abcd"] == given
+        given.append(add(client, "e"))
         last = seen(client)
-    with ServerProcess(directory, "--appendonly", "yes") as server:
+    with ServerProcess(tmp_path, "--appendonly", "yes") as server:
         client = redis.Redis(port=server.port)
         assert seen(client) == last
-        assert add(client, "new") == added
+        client.save()
+        assert [add(client, iid) for iid in "abcde"] == given
+    assert not any(b"#streamd journal 2" in data for data in files_of(tmp_path).values())
 
-
-def test_check_and_fix_of_the_version_before_find_it_whole_and_change_nothing(version_before: Path, directory: Path):
-    before = {path: path.read_bytes() for path in directory.glob("appendonlydir/*")}
-    for words in ([], ["--fix"]):
-        done = run_cli("check", str(directory), *words, source=version_before)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "The journal is whole." in done.stdout
-        assert {path: path.read_bytes() for path in directory.glob("appendonlydir/*")} == before
-
-
-def test_the_version_before_rewrites_it_without_a_loss(version_before: Path, written, directory: Path):
-    _, given, before = written
-    with ServerProcess(directory, "--appendonly", "yes", source=version_before) as server:
-        redis.Redis(port=server.port).save()
-    assert marks(directory) == 0
-    with ServerProcess(directory, "--appendonly", "yes") as server:
-        client = redis.Redis(port=server.port)
-        assert seen(client) == before
-        assert [add(client, iid) for iid in "abcdef"] == given
+    (increment,) = (earlier / "appendonlydir").glob("*.incr.aof")
+    increment.write_bytes(increment.read_bytes().replace(b"\r\n", b"\n"))
+    refused = run_cli("serve", "--port", "0", "--dir", str(earlier), "--appendonly", "yes")
+    assert refused.returncode == 5

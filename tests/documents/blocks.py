@@ -111,7 +111,7 @@ NOT_RUN: Final = {
     ("ARCHITECTURE.md", "            bytes"): "a drawing",
     (
         "docs/guarantees.md",
-        "#streamd journal 2",
+        "#streamd journal 3",
     ): "a file to look at; test_records.py reads and writes such",
     ("docs/operations.md", "cp deploy/systemd"): "changes the machine; make check-deploy looks at the units",
     ("docs/operations.md", "make dist && docker build"): "builds an image; make check-deploy does, where buildah is",

@@ -13,7 +13,7 @@ import redis
 from streamd.durability import check, fixing
 from streamd.journal.loader import LoadError
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
-from streamd.journal.record import FIRST_LINE_BYTES, encode_command, encode_first_line, encode_run
+from streamd.journal.record import FIRST_LINE_BYTES, encode_command, encode_first_line
 from streamd.journal.recovery import DamagedError
 from tests.crash.restartable import DIRECTORY, Restartable
 from tests.crash.restartable import INCREMENT as PATH
@@ -21,6 +21,7 @@ from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
 from tests.integration.process import ServerProcess, run_cli
 from tests.unit.durability.test_unloadable_journal import disk_of, resp, trial
+from tests.written_journals import earlier_file_of, file_of
 
 JOURNAL = f"{DIRECTORY}/appendonlydir"
 ENTRIES = 200
@@ -36,7 +37,7 @@ def place_of(disk: SimulatedDisk) -> fixing.Place:
 
 def runs_of(data: bytes) -> list[tuple[int, int]]:
     """Return where the runs of a file begin and end."""
-    headers = re.finditer(rb"#streamd (?:run|mix) (\d+) [0-9a-f]{16} \d+[ 0-9a-f]*\n", data)
+    headers = re.finditer(rb"#streamd (?:run|mix) (\d+) [0-9a-f]{16} \d+[ @0-9a-f]*\n", data)
     return [(header.start(), header.end() + int(header[1])) for header in headers]
 
 
@@ -184,7 +185,7 @@ def test_faults2_1_3_a_cut_never_takes_the_place_of_an_earlier_one():
 
 
 def test_faults2_1_3_files_behind_what_is_cut_are_renamed_and_not_removed():
-    disk = disk_of(encode_first_line(7) + b"".join(encode_run([resp(f"SET k {n}")], 0, False, 7) for n in range(9)))
+    disk = disk_of(file_of(*([resp(f"SET k {n}")] for n in range(9))))
     second = Part("appendonly.aof.2.incr.aof", 2, INCREMENT)
     parts = [Part("appendonly.aof.1.incr.aof", 1, INCREMENT), second]
     check.replace_manifest(disk, JOURNAL, "appendonly.aof", Manifest(None, parts))
@@ -381,11 +382,9 @@ def test_faults2_1_3_a_command_that_redis_wrote_and_streamd_does_not_know_can_be
 @pytest.mark.parametrize("salt", [0, 7])
 def test_faults2_1_3_what_looks_like_a_run_in_a_value_is_never_read_as_one(salt: int):
     """A client may have written anything, but does not know the salt; files without one are not searched."""
-    forged = b"x" + encode_run([resp("SET forged 1")], 0, False, 0) + encode_first_line(9)
-    forged += encode_run([resp("SET forged 1")], 0, False, 9)
-    first = encode_first_line(salt) if salt else b"#streamd journal 1\n"
+    forged = b"x" + earlier_file_of(resp("SET forged 1"), salt=0) + file_of([resp("SET forged 1")], salt=9)
     units = [resp("SET a 1"), encode_command([b"SET", b"value", forged]), resp("SET b 1")]
-    data = first + b"".join(encode_run([unit], 0, False, salt) for unit in units)
+    data = file_of(*([unit] for unit in units)) if salt else earlier_file_of(*units, salt=0)
     for place in range(data.index(forged) - 120, data.index(forged) + len(forged), 5):
         disk = flipped(disk_of(data), PATH, place)
         assert fixing.skip(place_of(disk), yes).is_mended, place
@@ -423,7 +422,7 @@ def test_faults2_1_3_a_refused_start_advises_a_copy_first_then_the_report_then_t
     assert places == sorted(places)
 
 
-NEWER = b"#streamd journal 3 %016x ffff and what a newer version may say\n"
+NEWER = b"#streamd journal 4 %016x ffff and what a newer version may say\n"
 
 
 @pytest.mark.parametrize("at", ["beginning", "middle"])
@@ -436,11 +435,11 @@ def test_faults2_1_3_what_a_newer_version_wrote_is_neither_loaded_nor_cut(direct
     for words in (["--fix", "--yes"], ["--skip", "--yes"], []):
         done = run_cli("check", str(directory), *words)
         assert done.returncode == 5
-        assert f"written by a newer streamd from offset {begin} on: its format is 3" in done.stdout
+        assert f"written by a newer streamd from offset {begin} on: its format is 4" in done.stdout
         assert path.read_bytes() == before
     refused = run_cli("serve", "--port", "0", "--dir", str(directory))
     assert refused.returncode == 5
-    assert f"{path} was written by a newer streamd (its format is 3, at offset {begin})" in refused.stderr
+    assert f"{path} was written by a newer streamd (its format is 4, at offset {begin})" in refused.stderr
     assert "--fix" not in refused.stderr
     assert path.read_bytes() == before
     assert cut_files(directory) == []

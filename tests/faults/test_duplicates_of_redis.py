@@ -12,10 +12,11 @@ import redis
 from bench.ports import free_port
 from streamd.durability import check
 from streamd.journal.loader import LoadError
-from streamd.journal.record import encode_command, encode_first_line, encode_note, encode_run, encode_select
+from streamd.journal.record import encode_command, encode_note, encode_select
 from tests.crash.restartable import DIRECTORY, Restartable
 from tests.integration.process import ServerProcess, run_cli
 from tests.unit.durability.test_unloadable_journal import disk_of, resp, trial
+from tests.written_journals import file_of
 
 ENTRIES = ["XADD k IDMP p i 5-1 f v", "XADD k 5-2 f w"]
 DUPLICATES = [
@@ -32,18 +33,17 @@ DUPLICATES = [
 
 
 def run(*units: bytes) -> bytes:
-    parts = [units[at : at + 100] for at in range(0, len(units), 100)]
-    return encode_first_line(7) + b"".join(encode_run(part, 0, False, 7) for part in parts)
+    return file_of(*(units[at : at + 100] for at in range(0, len(units), 100)))
 
 
 def runs(*units: bytes) -> bytes:
-    return encode_first_line(7) + b"".join(encode_run([unit], 0, False, 7) for unit in units)
+    return file_of(*([unit] for unit in units))
 
 
 def mix(*units: bytes) -> bytes:
     """Return a run with a note in it."""
     note = encode_note(0, (b"DEFAULTS", b"100", b"100"))
-    return encode_first_line(7) + encode_run([b"".join([note, *units])], 0, True, 7)
+    return file_of([b"".join([note, *units])], notes=True)
 
 
 def large(*units: bytes) -> bytes:

@@ -56,7 +56,7 @@ PLANTED: dict[str, tuple[str, Callable]] = {
     "configuration": ("streamd.configuration.rewriting.quoted", lambda text: text.encode("utf-8", "surrogateescape")),
     "conversions": ("streamd.lua.runtime._escape", lambda match: b"\\u%04x" % (match[0][0] ^ 1)),
     "decoder": ("streamd.resp.fast_decoder._count_lookalikes", lambda data: 0),
-    "journal": ("streamd.journal.file_reader.run_hash", lambda body, synced, salt: Equal(b"")),
+    "journal": ("streamd.journal.file_reader.run_hash", lambda body, synced, salt, place=0: Equal(b"")),
     "mqtt": ("streamd.clients.mqtt.codec.names.text_of", bytes.decode),
     "payloads": ("streamd.rdb.streams._write_parts", lambda out, entry_id: out.extend(b"\0\0")),
     "replication": ("streamd.durability.incoming.Incoming.abandon", lambda incoming: None),

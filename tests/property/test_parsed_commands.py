@@ -5,7 +5,7 @@ from unittest.mock import patch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamd.journal import file_reader
+from streamd.journal import parsing
 from streamd.journal.record import encode_command
 
 WORDS = st.lists(
@@ -15,8 +15,8 @@ WORDS = st.lists(
 
 def parsed(data: bytes, at: int) -> object:
     try:
-        return file_reader.parse_command(data, at)
-    except (file_reader.Incomplete, file_reader.Malformed) as error:
+        return parsing.parse_command(data, at)
+    except (parsing.Incomplete, parsing.Malformed) as error:
         return type(error), str(error)
 
 
@@ -29,7 +29,7 @@ def test_commands_are_taken_apart_as_word_by_word(first, second, place, spoil):
     place %= len(data)
     data = before + data[:place] + spoil + data[place + len(spoil) :]
     found = parsed(data, len(before))
-    with patch.object(file_reader, "_SHORT_BYTES", 0):
+    with patch.object(parsing, "_SHORT_BYTES", 0):
         assert found == parsed(data, len(before))
     if not spoil:
         assert found == (first, len(before) + len(encode_command(first)))

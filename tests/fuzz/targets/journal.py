@@ -32,9 +32,8 @@ def written() -> tuple[bytes, SimulatedDisk, list]:
 
 
 def changed(data: bytes, edits: bytes) -> bytes:
-    """Return the data with at most four changes: overwritten, inserted, zeroes, cut.
-
-    (None takes bytes out and moves the rest up, as no disk does: a run that a person has cut out whole is not missed.)
+    """Return the data with at most four changes: overwritten, inserted, zeroes, cut; or bytes taken out, where the
+    number of zeroes is odd.
     """
     for at in range(0, min(len(edits), 24), 6):
         edit = edits[at : at + 6]
@@ -47,6 +46,8 @@ def changed(data: bytes, edits: bytes) -> bytes:
             data = data[:place] + new + data[place + len(new) :]
         elif kind == 1:
             data = data[:place] + new + data[place:]
+        elif kind == 2 and edit[3] % 2:
+            data = data[:place] + data[place + 1 + int.from_bytes(edit[3:5], "big") // 2 :]
         elif kind == 2:
             data = data[:place] + bytes(min(1 + edit[3], len(data) - place)) + data[place + 1 + edit[3] :]
         else:

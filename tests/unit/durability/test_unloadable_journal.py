@@ -8,10 +8,11 @@ from streamd.durability import check, fixing
 from streamd.durability.replay import Replay
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part, replace
-from streamd.journal.record import FIRST_LINE, encode_command, encode_end, encode_note, encode_run, encode_select
+from streamd.journal.record import encode_command, encode_end, encode_first_line, encode_note, encode_select
 from tests.crash.restartable import DIRECTORY, Restartable
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.session import Session
+from tests.written_journals import SALT, file_of
 
 JOURNAL = f"{DIRECTORY}/appendonlydir"
 BASE_PATH = f"{JOURNAL}/appendonly.aof.1.base.aof"
@@ -39,15 +40,15 @@ REFUSED = [
 
 
 def run(*units: bytes) -> bytes:
-    return FIRST_LINE + encode_run(units, 0, notes=False)
+    return file_of(units)
 
 
 def mix(*units: bytes) -> bytes:
-    return FIRST_LINE + encode_run([encode_note(0, (b"DEFAULTS", b"50", b"7")), *units], 0, notes=True)
+    return file_of([encode_note(0, (b"DEFAULTS", b"50", b"7")), *units], notes=True)
 
 
 def runs(*units: bytes) -> bytes:
-    return FIRST_LINE + b"".join(encode_run([unit], 0, notes=False) for unit in units)
+    return file_of(*([unit] for unit in units))
 
 
 def foreign(*units: bytes) -> bytes:
@@ -129,8 +130,8 @@ def test_an_increment_is_refused_with_file_offset_and_what_to_run_and_that_helps
 def test_a_base_is_refused_with_file_offset_and_what_to_run_and_is_not_cut(write):
     bad = resp("GEOADD k 1 2 x")
     data = write(GOOD, bad, AFTER)
-    data += encode_end(len(data)) if write is not foreign else b""
-    disk = disk_of(FIRST_LINE, data)
+    data += encode_end(len(data), SALT) if write is not foreign else b""
+    disk = disk_of(encode_first_line(SALT), data)
 
     said = refusal(disk)
     assert said.startswith(
@@ -151,11 +152,10 @@ def test_a_base_is_refused_with_file_offset_and_what_to_run_and_is_not_cut(write
 
 def test_the_place_is_right_after_many_commands_and_in_the_rest_of_a_run_that_was_cut():
     many, bad = [resp(f"SET k {number}") for number in range(5_000)], resp("NOSUCH k")
-    data = run(*many[:70]) + encode_run([b"".join(many), bad], 0, False)
+    data = file_of(many[:70], [b"".join(many), bad])
     assert f"at offset {data.index(bad)}: `NOSUCH k`" in refusal(disk_of(data))
 
-    body = encode_run([GOOD, bad, AFTER, AFTER], 0, False)
-    cut = FIRST_LINE + body[: -len(AFTER)] + b"#streamd cut\n"
+    cut = file_of([GOOD, bad, AFTER, AFTER])[: -len(AFTER)] + b"#streamd cut\n"
     disk = disk_of(cut)
     assert f"at offset {cut.index(bad)}: `NOSUCH k`" in refusal(disk)
     fix(disk)
@@ -207,7 +207,7 @@ def test_a_reload_that_fails_is_the_end_and_leaves_the_journal_as_it_is():
     file = server.disk.names[INCREMENT_PATH]
     bad = resp("GEOADD k 1 2 x")
     place = len(file.data)
-    file.data += encode_run([bad], 0, False, server.persistence.journal.writer.salt)
+    file.data = bytearray(file_of([bad], salt=server.persistence.journal.writer.salt, begins=bytes(file.data)))
     before = bytes(file.data)
     assert server.send("DEBUG", "LOADAOF") is None
     assert server.dead is not None

@@ -7,7 +7,8 @@ from streamd.idmp.digest import idmpauto_iid
 from streamd.journal.loader import LoadError
 from streamd.journal.record import encode_command, encode_select
 from tests.crash.restartable import Restartable
-from tests.unit.durability.test_unloadable_journal import FIRST_LINE, disk_of, resp
+from tests.unit.durability.test_unloadable_journal import disk_of, resp
+from tests.written_journals import file_of
 
 BEFORE = ["XADD k IDMP p i 5-1 f v", "XADD k 5-2 f w"]
 
@@ -131,7 +132,7 @@ def test_nothing_expires_and_no_limit_of_today_holds_while_it_is_loaded():
 
 
 def test_records_in_a_file_of_streamds_are_no_others():
-    data = FIRST_LINE + encode_command([b"XADD", b"k", b"IDMPAUTO", b"q", b"6-1", b"f", b"v"])
+    data = file_of() + encode_command([b"XADD", b"k", b"IDMPAUTO", b"q", b"6-1", b"f", b"v"])
     assert shown(Restartable(disk_of(data)))[:2] == (["6-1"], {(b"q", AUTO): "6-1"})
 
 
