@@ -67,6 +67,11 @@ class FileReport:
         kind = "torn" if self.torn else "damaged"
         return f"{text}, {kind} at offset {self.whole}: {self.problem}"
 
+    @property
+    def is_torn_tail(self) -> bool:
+        """Whether there is only an incomplete record at the end, as a crash leaves it."""
+        return self.torn and not (self.may_have_been_acknowledged or self.behind.records or self.legible.records)
+
     def tell(self, problem: str, whole: int, in_run: bool = False, torn: bool = False) -> None:
         """Note the first fault."""
         if self.problem is None:

@@ -81,8 +81,7 @@ def fix(place: Place, agree: Agree) -> Report:
         if first.is_base:
             report.done.append(f"{first.path} is a base and cannot be cut; --skip leaves out what is damaged in it")
             return report
-        is_torn_tail = first.torn and not first.may_have_been_acknowledged
-        if not is_torn_tail and not agree(report.lines(), f"Cut off all from the fault on: {report.behind()}?"):
+        if not first.is_torn_tail and not agree(report.lines(), f"Cut off all from the fault on: {report.behind()}?"):
             return report
         manifest = place.manifest()
         at = next(number for number, part in enumerate(manifest.parts()) if place.path(part) == first.path)
@@ -119,7 +118,7 @@ def skip(place: Place, agree: Agree) -> Report:
         if place.segments is not None:
             place.segments.refused = {fault.number: fault.reason for fault in unreadable}
         plans = _plan(place)
-        is_torn_tail = first is not None and first.torn and not first.may_have_been_acknowledged and not unreadable
+        is_torn_tail = first is not None and first.is_torn_tail and not unreadable
         known = [*report.lines(), "Left out would be:", *_missing(plans)]
         if not is_torn_tail and not agree(known, f"Leave these parts out ({len(_missing(plans))})?"):
             return report

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from streamd.durability import check
+from streamd.durability import check, fixing
 from streamd.journal.record import encode_command
 from streamd.journal.recovery import DamagedError
 from tests.crash.restartable import DIRECTORY, INCREMENT, Restartable
@@ -90,6 +90,14 @@ def test_check_says_what_is_still_legible_in_what_a_start_would_cut():
     disk = disk_of(CASES["a length beyond the end of the file"][0])
     (line,) = [line for line in check.examine(disk, JOURNAL).lines() if line.startswith("From the fault on")]
     assert f"still legible in these: {ENTRIES - 21} records, {ENTRIES - 21} of them entries" in line
+
+
+@pytest.mark.parametrize(("name", "asks"), [("torn", False), ("a length beyond the end of the file", True)])
+def test_fix_asks_before_it_cuts_more_than_a_torn_command(name: str, asks: bool):
+    asked = []
+    place = fixing.Place(disk_of(CASES[name][0]), DIRECTORY, JOURNAL, loaders=trial)
+    report = fixing.fix(place, lambda known, question: asked.append(question) is None)
+    assert (len(asked), report.is_mended) == (asks, True)
 
 
 @needs_redis
