@@ -1,5 +1,6 @@
 """The batch reader: one pass over the streams as they are when the query is planned."""
 
+import logging
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -28,6 +29,11 @@ PUSHDOWN_WITHDRAWN = (
     "startingTimestamp, endingTimestamp, startingOffsets or endingOffsets"
 )
 
+log = logging.getLogger("spark_source")
+
+_told: set[tuple[str, str]] = set()
+"""Patterns whose left out streams are logged, by their servers."""
+
 FIRST_CONTACT_S = 5.0  # a batch query says soon that it cannot reach its server; a streaming query waits for `timeout`
 
 
@@ -42,8 +48,11 @@ class RangeReader:
         self.is_raw = is_raw(options.read, schema)
         if options.read.log is not None:
             check_topic_schema(schema)
-        elif not self.is_raw:
-            check_user_schema(schema, options.read.value_format)
+        elif self.is_raw:
+            if options.read.field_columns:
+                raise OptionError("fieldColumns needs a schema with such columns: give one, or leave it out")
+        else:
+            check_user_schema(schema, options.read.value_format, options.read.field_columns)
         if not options.read.streams and options.read.pattern is None and options.read.log is None:
             raise OptionError("stream is missing: name what to read, or give streamPattern, streamRegex or log")
 
@@ -68,7 +77,7 @@ class RangeReader:
         if self.is_raw:
             converter = RawConverter(self.schema)
         else:
-            converter = MappedConverter(self.schema, options.mode == "failfast", session_zone())
+            converter = MappedConverter(self.schema, options.mode == "failfast", session_zone(), options.field_columns)
         return undisturbed(read_ranges(self.server, task, converter, options.page_size, options.fail_on_data_loss))
 
 
@@ -83,24 +92,35 @@ def is_raw(options: ReadOptions, schema: StructType) -> bool:
 def find_streams(server: Server, pattern: str, is_regex: bool) -> list[str]:
     """Return the names of the streams that match a glob pattern, or a regular expression as a whole.
 
-    Sorted; names without valid UTF-8 are left out.
+    Sorted; names without valid UTF-8 are left out, and their number is logged.
     """
     found = server.on_every_node(lambda session: _scan(session, [] if is_regex else ["MATCH", pattern]))
-    names = sorted(set().union(*found))
-    return [name for name in names if re.fullmatch(pattern, name)] if is_regex else names
+    names = {name.decode(errors="surrogateescape") for name in set().union(*found)}  # bytes that are no text stay apart
+    if is_regex:
+        names = {name for name in names if re.fullmatch(pattern, name)}
+    readable = sorted(name for name in names if _is_text(name))
+    place = server.options.endpoint, pattern
+    if len(readable) < len(names) and place not in _told:
+        _told.add(place)
+        log.warning(
+            "%d streams that match %s are left out, because their names are not UTF-8",
+            len(names) - len(readable),
+            pattern,
+        )
+    return readable
 
 
-def _scan(session: Session, matching: list[str]) -> set[str]:
-    cursor, found = b"0", set()
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _scan(session: Session, matching: list[str]) -> set[bytes]:
+    cursor, found = b"0", set[bytes]()
     while True:
         reply = session.call("SCAN", cursor, *matching, "COUNT", 1000, "TYPE", "stream")
         assert isinstance(reply, list)
         cursor, names = reply  # type: ignore[assignment]
-        for name in names:  # type: ignore[union-attr]
-            try:
-                found.add(bytes(name).decode())  # type: ignore[arg-type]
-            except UnicodeDecodeError:
-                continue
+        found.update(names)  # type: ignore[arg-type]
         if cursor in (b"0", 0):
             return found
 

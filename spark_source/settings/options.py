@@ -29,7 +29,7 @@ NAMES = (
     "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown",
     "trimOnCommit", "progressGroup", "text", "fields", "mode",
     # both
-    "valueFormat",
+    "valueFormat", "fieldColumns",
     # write
     "streamColumn", "allowSourceAsTarget", "exactlyOnce", "identity", "idempotencyKey", "idempotencyScope", "sinkId",
     "sinkBatch", "windowSeconds", "windowMaxSize", "windowSetup", "onWindowExpired", "onRowsChanged", "durability",
@@ -46,6 +46,9 @@ WINDOW_SECONDS_MAX = 86_400  # the server's own limit for a window's duration
 WINDOW_SIZE_MAX = 10_000  # the server's own limit for the iids of one producer
 
 BATCH_PARTITION_ENTRIES = 100_000  # a task costs a worker 50 ms of its own, as much as reading 40,000 entries
+
+RESERVED_COLUMNS = ("_stream", "_id", "_ts", "_seq", "_corrupt")
+"""Columns that a read does not fill from a field, unless fieldColumns names them."""
 
 LOG_SECONDS = 3_600  # the window that the streams of a topic log are made with
 LOG_NAME = "the name of a topic log: letters, digits and _.:-"
@@ -87,6 +90,7 @@ class ReadOptions:
     fields: str
     mode: str
     value_format: str
+    field_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class WriteOptions:
     max_len: int | None
     pipeline: int
     value_format: str
+    field_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -201,6 +206,7 @@ def _read(values: Values) -> ReadOptions:
         fields=values.choice("fields", "map", "array"),
         mode=values.choice("mode", "permissive", "failfast"),
         value_format=values.choice("valueFormat", "text", "json"),
+        field_columns=_field_columns(values),
     )
 
 
@@ -248,7 +254,19 @@ def _write(values: Values, checkpoint: str | None) -> WriteOptions:
         max_len=values.count("maxLen", 0),
         pipeline=values.integer("pipeline", 1, 100_000, 500),
         value_format=values.choice("valueFormat", "text", "json"),
+        field_columns=_field_columns(values),
     )
+
+
+def _field_columns(values: Values) -> tuple[str, ...]:
+    if values.has("fieldColumns") and values.has("log"):
+        raise OptionError("fieldColumns cannot be used with log, whose columns are fixed: leave it out")
+    return values.get("fieldColumns", _reserved_names, f"some of {', '.join(RESERVED_COLUMNS)}", ())
+
+
+def _reserved_names(text: str) -> tuple[str, ...]:
+    names = split_names(text)
+    return names if set(names) <= set(RESERVED_COLUMNS) else refuse()
 
 
 def parse_offsets_option(text: str) -> str | dict[str, str]:

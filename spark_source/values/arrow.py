@@ -68,8 +68,11 @@ class RawConverter:
 class MappedConverter:
     """Makes the columns of a user's schema: fields by name, cast from text, and the reserved ones."""
 
-    def __init__(self, schema: StructType, failfast: bool, zone: str = "UTC") -> None:
+    def __init__(
+        self, schema: StructType, failfast: bool, zone: str = "UTC", field_columns: tuple[str, ...] = ()
+    ) -> None:
         self.schema = arrow_schema(schema)
+        self.reserved = {name for name in schema.fieldNames() if name in RESERVED and name not in field_columns}
         self.failfast = failfast
         self.cast = partial(cast_column, zone=zone)
         self.names = schema.fieldNames()
@@ -87,7 +90,7 @@ class MappedConverter:
         bad: set[int] = set()
         columns: list[pa.Array] = []
         for column, digits in zip(self.schema, self.digits, strict=True):
-            if column.name in RESERVED:
+            if column.name in self.reserved:
                 columns.append(reserved.get(column.name))
                 continue
             name = column.name.encode()
@@ -113,7 +116,7 @@ class MappedConverter:
             bad.update(failed)
             columns.append(made)
         for i, column in enumerate(self.schema):
-            if column.name == "_corrupt":
+            if column.name == "_corrupt" and column.name in self.reserved:
                 shown = [_as_json(lists[row]) if row in bad else None for row in range(len(page))]
                 columns[i] = pa.array(shown, pa.string())
             elif not column.nullable and columns[i].null_count:
@@ -126,12 +129,13 @@ class MappedConverter:
 
     def _reserved(self, stream: str, page: Page) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
-        if "_stream" in self.names:
+        names = self.reserved
+        if "_stream" in names:
             found["_stream"] = pa.array([stream] * len(page), pa.string())
-        if {"_id", "_ts", "_seq"} & set(self.names):
+        if {"_id", "_ts", "_seq"} & names:
             entry_ids = pa.array([entry[0] for entry in page], pa.binary()).cast(pa.string())
             found["_id"] = entry_ids
-            if {"_ts", "_seq"} & set(self.names):
+            if {"_ts", "_seq"} & names:
                 found["_ts"], found["_seq"] = id_columns(entry_ids)
         return found
 

@@ -4,6 +4,7 @@ Arrow does all of it, column by column. The bytes of a row, `$5\\r\\nprice\\r\\n
 identity, since every name and value carries its length. A null field is not written.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,10 +25,14 @@ from spark_source.errors import BadRow, OptionError
 from spark_source.values.json_read import is_nested
 from spark_source.values.json_write import json_texts, time_texts
 from spark_source.values.named_rows import shown_row
-from spark_source.values.schema import unusable
+from spark_source.values.schema import RESERVED, unusable
 
 SOURCE_COLUMN = "_stream"  # where a row was read, see `schema.RESERVED`: never a field
 SLICE_BYTES = 4 << 20  # rows that are encoded at once: several arrays of that size stand in memory meanwhile
+
+log = logging.getLogger("spark_source")
+
+_told: set[str] = set()
 
 UNWRITABLE = (BadRow, pa.ArrowException, ValueError, OverflowError)  # what a value may make of its row
 
@@ -61,6 +66,7 @@ class RowEncoder:
         stream: str | None,
         target_column: str | None = None,
         value_format: str = "text",
+        field_columns: tuple[str, ...] = (),
     ) -> None:
         names = schema.fieldNames()
         self.stream = stream
@@ -75,11 +81,17 @@ class RowEncoder:
         missing = [name for name in key_columns if name not in names]
         if missing:
             raise OptionError(f"idempotencyKey names column {missing[0]}, the rows only have {', '.join(names)}")
-        self.columns = [i for i, name in enumerate(names) if name not in (SOURCE_COLUMN, target_column)]
+        unwritten = {target_column, SOURCE_COLUMN}.difference(field_columns)
+        self.columns = [i for i, name in enumerate(names) if name not in unwritten]
         self.target_at = names.index(target_column) if target_column is not None else None
         self.key_at = [names.index(name) for name in key_columns]
         self.names = names
-        self.spread = [i for i in self.columns if _is_pairs(names[i], schema.fields[i].dataType)]
+        # As JSON a map is one field, whatever its name: so it is read back.
+        pairs = [i for i in self.columns if _is_pairs(names[i], schema.fields[i].dataType)]
+        self.spread = [] if value_format == "json" else pairs
+        self.as_json = [names[i] for i in pairs] if value_format == "json" else []
+        self.beside = {names[i].encode(): i for i in self.columns if i not in self.spread}
+        self.misread = [name for name in RESERVED if self._is_misread(name, key_columns, field_columns)]
         for i in self.columns:
             kind = schema.fields[i].dataType
             doubt = None if i in self.spread or isinstance(kind, NullType) else unusable(kind, value_format)
@@ -89,6 +101,10 @@ class RowEncoder:
                 raise OptionError(f"idempotencyKey cannot name column {names[i]}, which holds several fields")
         if not self.columns:
             raise OptionError("there is nothing to write: the rows have no column besides those that name streams")
+
+    def _is_misread(self, name: str, key_columns: tuple[str, ...], field_columns: tuple[str, ...]) -> bool:
+        """Return whether a column is written as a field that a read of this column does not return."""
+        return name.encode() in self.beside and name not in (*key_columns, *field_columns)
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[Rows]:
         """Yield the rows of a batch, encoded, in slices of bounded size.
@@ -123,6 +139,7 @@ class RowEncoder:
         fields: pa.Array | int = 0
         for i in self.columns:
             if i in self.spread:
+                self._check_spread(batch, batch.column(i))
                 piece, held = _spread(batch.column(i))
             else:
                 piece = _column(self.names[i], batch.column(i))
@@ -138,6 +155,27 @@ class RowEncoder:
             if 0 in counts:
                 raise BadRow("a row has no value that is not null, and an entry needs a field: filter such rows out")
         return Rows(payloads, words, self._targets(batch), self._keys(batch))
+
+    def _check_spread(self, batch: pa.RecordBatch, column: pa.Array) -> None:
+        """Raise BadRow for a row whose map or pairs hold a field that another column of the row is written as."""
+        names, values = _pairs(column)
+        names = as_bytes(names)
+        doubtful = pc.and_(pc.is_in(names, pa.array(list(self.beside), pa.binary())), values.is_valid())
+        if not pc.any(doubtful, min_count=0).as_py():
+            return
+        offsets = column.offsets
+        first = offsets[0].as_py()
+        listed = pa.ListArray.from_arrays(pc.subtract(offsets, offsets[0]), pc.if_else(doubtful, names, None)[first:])
+        for row, given in enumerate(listed.to_pylist()):
+            if not column[row].is_valid:
+                continue
+            twice = [name for name in given if name in self.beside and batch.column(self.beside[name])[row].is_valid]
+            if twice:
+                shown = ", ".join(sorted({name.decode() for name in twice}))
+                raise BadRow(
+                    f"column fields holds {shown} in a row, which has a column of that name as well, and a read keeps "
+                    "only one: drop or rename the column, or take the name out of fields"
+                )
 
     def _targets(self, batch: pa.RecordBatch) -> list[str] | None:
         if self.target_at is None:
@@ -156,6 +194,26 @@ class RowEncoder:
             if batch.column(i).null_count:
                 raise BadRow(f"column {self.names[i]} of idempotencyKey is null in a row: fill it or take another key")
         return pc.binary_join_element_wise(*(_column(self.names[i], batch.column(i)) for i in self.key_at), _NONE)
+
+
+def warn_of_names(encoder: RowEncoder) -> None:
+    """Log, once in a process, columns whose names mean something else when the entries are read."""
+    told = []
+    if encoder.misread:
+        names = ",".join(encoder.misread)
+        told.append(
+            f"columns {names} are written as fields, but a read gives such columns other values: rename them, or set "
+            f"fieldColumns={names} here and where they are read"
+        )
+    if encoder.as_json:
+        told.append(
+            "column fields is written as JSON in one field of this name (valueFormat=json): leave valueFormat out to "
+            "write each of its pairs as a field"
+        )
+    for text in told:
+        if text not in _told:
+            _told.add(text)
+            log.warning("%s", text)
 
 
 def _shown(batch: pa.RecordBatch) -> str:
@@ -192,11 +250,7 @@ def _column(name: str, column: pa.Array) -> pa.Array:
 
 def _spread(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the encoded fields of a map or a list of pairs, joined per row, and each row's number of fields."""
-    if pa.types.is_map(column.type):
-        names, values = column.keys, column.items
-    else:
-        names, values = column.values.field("field"), column.values.field("value")
-    names, values = as_bytes(names), as_bytes(values)
+    names, values = map(as_bytes, _pairs(column))
     dollar = pa.scalar(b"$")
     pieces = pc.binary_join_element_wise(
         dollar, _lengths(names), _END, names, _END, dollar, _lengths(values), _END, values, _END, _NONE
@@ -210,6 +264,13 @@ def _spread(column: pa.Array) -> tuple[pa.Array, pa.Array]:
         joined = pc.if_else(here, joined, pa.scalar(_NONE))
         held = pc.if_else(here, held, pa.scalar(0, pa.int32()))
     return joined, held
+
+
+def _pairs(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the names and the values of a map or a list of pairs, of all rows one after the other."""
+    if pa.types.is_map(column.type):
+        return column.keys, column.items
+    return column.values.field("field"), column.values.field("value")
 
 
 def _lengths(values: pa.Array) -> pa.Array:

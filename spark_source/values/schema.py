@@ -43,7 +43,7 @@ RESERVED: dict[str, DataType] = {
     "_seq": LongType(),
     "_corrupt": StringType(),
 }
-"""Columns of a user's schema that are not fields of the entry."""
+"""Columns of a user's schema that are not fields of the entry, unless the option fieldColumns names them."""
 
 NESTED: tuple[type[DataType], ...] = (StructType, ArrayType, MapType, VariantType)
 """Types that a field holds as JSON, with valueFormat=json."""
@@ -82,10 +82,13 @@ def raw_schema(text: bool, fields: str, value_format: str = "text") -> StructTyp
     )
 
 
-def check_user_schema(schema: StructType, value_format: str = "text") -> None:
-    """Raise OptionError for a column that cannot be filled from an entry."""
+def check_user_schema(schema: StructType, value_format: str = "text", field_columns: tuple[str, ...] = ()) -> None:
+    """Raise OptionError for a column that cannot be filled from an entry, or one of `field_columns` that is missing."""
+    for name in field_columns:
+        if name not in schema.fieldNames():
+            raise OptionError(f"fieldColumns names column {name}, the schema only has {', '.join(schema.fieldNames())}")
     for column in schema.fields:
-        wanted = RESERVED.get(column.name)
+        wanted = None if column.name in field_columns else RESERVED.get(column.name)
         if wanted is not None and column.dataType != wanted:
             raise OptionError(f"column {column.name} must be of type {wanted.simpleString()} in schema")
         if wanted is None:

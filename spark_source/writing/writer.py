@@ -29,7 +29,7 @@ from spark_source.noting.markers import (
 )
 from spark_source.noting.window import choose_mode, ensure_window
 from spark_source.settings.options import Options
-from spark_source.values.encode import RowEncoder
+from spark_source.values.encode import RowEncoder, warn_of_names
 from spark_source.values.schema import arrow_schema
 from spark_source.writing.durable import choose_durability
 from spark_source.writing.replace import replacing
@@ -72,7 +72,7 @@ class _Writer:
         self.server = Server(options.connection)
         self.schema = schema
         self.stream = stream
-        self._encoder()  # says what is wrong with the columns
+        warn_of_names(self._encoder())  # which says what is wrong with the columns
         if stream is not None:
             tagged(stream)
         self.run = uuid.uuid4().hex[:12]
@@ -88,7 +88,10 @@ class _Writer:
             from spark_source.writing.topic_write import TopicEncoder
 
             return TopicEncoder(self.schema, options.key_columns, read_log(self.server, options.log))
-        return RowEncoder(self.schema, options.key_columns, self.stream, options.stream_column, options.value_format)
+        return RowEncoder(
+            *(self.schema, options.key_columns, self.stream, options.stream_column, options.value_format),
+            field_columns=options.field_columns,
+        )
 
     def prepare(self, shown: str | None = None) -> None:
         """Set or check the window of the target stream, if there is one. Raises: StreamdError."""

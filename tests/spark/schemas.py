@@ -36,6 +36,7 @@ SIMPLE: dict[str, DataType] = {
     "decimal(10,2)": DecimalType(10, 2),
     "array<int>": ArrayType(IntegerType()),
     "map<string,string>": MapType(StringType(), StringType()),
+    "map<string,binary>": MapType(StringType(), BinaryType()),
     "pairs": ArrayType(StructType([StructField("field", StringType()), StructField("value", StringType())])),
 }
 

@@ -59,6 +59,7 @@ WRONG = {
     "streamColumn": ("", "not empty"),
     "allowSourceAsTarget": ("maybe", "true | false"),
     "valueFormat": ("avro", "text | json"),
+    "fieldColumns": ("price", "some of _stream, _id, _ts, _seq, _corrupt"),
     "exactlyOnce": ("always", "auto | idmp | marker | none"),
     "identity": ("hash", "content | key | position"),
     "idempotencyKey": ("a,a", "separated by commas"),
