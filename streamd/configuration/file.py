@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from streamd.configuration.foreign import KEPT, PASSED_OVER, danger, is_foreign
+from streamd.configuration.foreign import FOREIGN, KEPT
 from streamd.configuration.layers import nearest, not_taken, wanted
 from streamd.configuration.option import ConfigError, Value
 from streamd.configuration.server_options import ALIASES, OPTIONS
@@ -39,6 +39,22 @@ def read_file(path: str) -> FromFile:
     return found
 
 
+def _pass_over(setting: Setting, name: str, found: FromFile) -> None:
+    """Take a line about an option that streamd does not have. Raises: ConfigFileError."""
+    foreign = FOREIGN.get(name)
+    if foreign is None:
+        raise setting.fault(f"there is no option '{setting.name}'{nearest(name)}")
+    try:
+        if foreign.is_default(setting.words):
+            return
+    except ConfigError:
+        assert foreign.option is not None
+        raise setting.fault(f"{name} {not_taken(foreign.option, ' '.join(setting.words))}")
+    if foreign.danger is not None:
+        raise setting.fault(f"{name} cannot be passed over: {foreign.danger}; take the line out")
+    found.passed_over[name] = foreign.reason
+
+
 def _take(setting: Setting, found: FromFile) -> None:
     name, words = ALIASES.get(setting.name, setting.name), setting.words
     option = OPTIONS.get(name)
@@ -48,12 +64,7 @@ def _take(setting: Setting, found: FromFile) -> None:
         found.users.append([word.encode("utf-8", "surrogateescape") for word in words])
         return
     if option is None:
-        if not is_foreign(name):
-            raise setting.fault(f"there is no option '{setting.name}'{nearest(name)}")
-        why = danger(name, words)
-        if why is not None:
-            raise setting.fault(f"{name} cannot be passed over: {why}; take the line out")
-        found.passed_over[name] = PASSED_OVER.get(name, "it says nothing without its like")
+        _pass_over(setting, name, found)
         return
     if name in ("bind", "save", "replicaof"):
         words = [" ".join(words)] if words else []
@@ -62,10 +73,11 @@ def _take(setting: Setting, found: FromFile) -> None:
         quotes = ", in quotes if it holds blanks" if option.kind in ("text", "path") else ""
         raise setting.fault(f"{name} {what}; {wanted(option)}{quotes}")
     text = words[0]
-    if name in KEPT and text.lower() != KEPT[name][0]:
-        found.passed_over[f"{name} {text}"] = KEPT[name][1]
-        return
     try:
-        found.values[name] = option.parse(text)
+        value = option.parse(text)
     except ConfigError:
         raise setting.fault(f"{name} {not_taken(option, text)}")
+    if name in KEPT and text.lower() != KEPT[name][0]:
+        found.passed_over[f"{name} {text}"] = KEPT[name][1]
+    else:
+        found.values[name] = value

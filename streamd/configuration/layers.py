@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from streamd.configuration.listed_values import ADVICE
 from streamd.configuration.option import EVENT_LETTERS, ConfigError, Option
 from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, meant
 
@@ -47,9 +48,9 @@ def wanted(option: Option) -> str:
         case "protocols":
             return "give TLSv1.2, TLSv1.3, or both in quotes; older versions are not spoken"
         case "name":
-            return "give a name without slashes, blanks or quotes"
+            return "give a name without slashes"
         case _:
-            return "give text"
+            return ADVICE.get(option.kind, "give text")
 
 
 def _in_words(choices: tuple[str, ...]) -> str:

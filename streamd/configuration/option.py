@@ -3,11 +3,9 @@
 import re
 from typing import Final, NamedTuple
 
+from streamd.configuration.listed_values import PARSERS, ConfigError, parse_memory
+
 Value = int | bool | str
-
-
-class ConfigError(ValueError):
-    """A value that an option does not take; the message names the valid ones."""
 
 
 class Option(NamedTuple):
@@ -15,7 +13,7 @@ class Option(NamedTuple):
 
     `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
     events (classes of keyspace events), path, name (of a file, without a path), octal (permissions), protocols
-    (versions of TLS).
+    (versions of TLS), or one of listed_values.
     """
 
     name: str
@@ -55,6 +53,8 @@ class Option(NamedTuple):
             return _parse_events(text)
         if self.kind == "name":
             return _parse_name(text)
+        if self.kind in PARSERS:
+            return PARSERS[self.kind](text)
         if self.kind == "path" and "\0" in text:
             raise ConfigError("argument can't hold NUL bytes")
         return text
@@ -87,8 +87,8 @@ def _parse_name(text: str) -> str:
         raise ConfigError("argument can't be empty")
     if "/" in text or "\\" in text:
         raise ConfigError("argument can't be a path, just a name")
-    if any(letter.isspace() or not letter.isprintable() or letter in "\"'" for letter in text):
-        raise ConfigError("argument can't hold blanks, quotes or control characters")
+    if not text.isprintable():
+        raise ConfigError("argument can't hold control characters")
     return text
 
 
@@ -124,13 +124,8 @@ def _shown_events(text: str) -> str:
     return "".join(kind for kind in text if kind not in _HIDDEN_EVENTS)
 
 
-_UNITS: Final = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3}
-
-
 def _parse_memory(text: str) -> int:
-    digits = text.rstrip("bBkKmMgG")
-    unit = text[len(digits) :].lower()
-    if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS:
+    number = parse_memory(text)
+    if number is None:
         raise ConfigError("argument must be a memory value")
-    kept = digits.lstrip("0")[:20]  # too large with these, too; Python refuses to read numbers of thousands of digits
-    return int(kept or "0") * _UNITS[unit]
+    return number

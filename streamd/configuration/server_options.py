@@ -5,6 +5,8 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import DATABASES_MAX, STREAM_MEMORY_MIN
+from streamd.base.log import log
+from streamd.configuration.foreign import FOREIGN
 from streamd.configuration.option import ConfigError, Option, Value
 from streamd.configuration.replication_options import REPLICATION_ALIASES, REPLICATION_OPTIONS
 
@@ -182,6 +184,10 @@ OPTIONS: Final[dict[str, Option]] = {
             flag=True,
         ),
         Option("slowlog-max-len", "integer", 128, "entries that the slow log keeps", 0, flag=True),
+        Option("slowlog-entry-max-argc", "integer", 32, "words that an entry of the slow log keeps", 2, 2**31 - 1),
+        Option(
+            "slowlog-entry-max-string-len", "integer", 128, "bytes of a word that an entry of the slow log keeps", 1
+        ),
         Option("proto-max-bulk-len", "memory", 512 * 1024 * 1024, "largest string in a request", 1024 * 1024),
         Option(
             "client-query-buffer-limit", "memory", 1024 * 1024 * 1024, "most input buffered for one client", 1024 * 1024
@@ -251,7 +257,7 @@ OPTIONS: Final[dict[str, Option]] = {
             1_000_000,
             "of so many keys it is noted which clients keep what they read of them (CLIENT TRACKING); 0: any number",
         ),
-        Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
+        Option("save", "saves", "", "accepted and empty: there are no RDB snapshots"),
         Option("replicaof", "text", "", "HOST PORT of the primary that this server copies", mutable=False, flag=True),
         Option("replica-read-only", "choice", "yes", "a replica takes no writes", choices=("yes",), flag=True),
         *(Option(*row[:6], flag=row[6]) for row in REPLICATION_OPTIONS),
@@ -272,6 +278,10 @@ ALIASES: Final = {
         if "listpack" in option.name and not option.name.startswith("set-")
     },
 }
+
+
+# Names of files, which Redis does not let clients choose.
+_PROTECTED: Final = frozenset(("dir", "dbfilename"))
 
 
 def meant(name: str, names: Iterable[str]) -> str:
@@ -341,18 +351,28 @@ class Config:
     def set_all(self, pairs: list[tuple[str, str]]) -> None:
         """Set several options, all or none. Raises: CommandError with Redis's texts."""
         parsed: dict[str, Value] = {}
+        passed_over: dict[str, str] = {}
         for given, text in pairs:
             option = OPTIONS.get(ALIASES.get(given.lower(), given.lower()))
+            if option is None and given.lower() in FOREIGN:
+                option = FOREIGN[given.lower()].option
             if option is None:
                 raise CommandError(f"ERR Unknown option or number of arguments for CONFIG SET - '{given}'")
             reason = None
-            if option.name in parsed:
+            if option.name in parsed or option.name in passed_over:
                 reason = "duplicate parameter"
             elif not option.mutable:
-                reason = "can't set immutable config"
+                kind = "protected" if option.name in _PROTECTED else "immutable"
+                reason = f"can't set {kind} config"
             else:
                 try:
-                    parsed[option.name] = option.parse(text)
+                    value = option.parse(text)
+                    if option.name in OPTIONS:
+                        parsed[option.name] = value
+                    elif value != option.default and FOREIGN[option.name].danger is not None:
+                        reason = f"it cannot be passed over: {FOREIGN[option.name].danger}"
+                    else:
+                        passed_over[option.name] = "" if value == option.default else FOREIGN[option.name].reason
                 except ConfigError as error:
                     reason = str(error)
             if reason is not None:
@@ -371,6 +391,9 @@ class Config:
                     raise _refusal(name, str(error))
                 done.append(action)
         self.changed.update(dict.fromkeys(parsed))
+        for name, why in passed_over.items():
+            if why:
+                log.info("config-passed-over", "CONFIG SET passed over: %s: %s", name, why)
 
     def rewrite(self, users: Mapping[bytes, bytes | None]) -> None:
         """Write the options that CONFIG SET has changed, and users, into the file. Raises: CommandError with Redis's

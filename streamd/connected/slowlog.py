@@ -2,11 +2,15 @@
 
 import marshal
 from collections import deque
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-# An entry must not keep a large request alive: so many words, and so many bytes of each.
-_WORDS_MAX: Final = 32
-_WORD_BYTES_MAX: Final = 128
+
+class SlowLogBounds(NamedTuple):
+    """How many entries there are, and how many words and bytes of each word an entry keeps of a long request."""
+
+    entries: int = 128
+    words: int = 32
+    word_bytes: int = 128
 
 
 class SlowCommand(NamedTuple):
@@ -27,12 +31,14 @@ class SlowLog:
         self.entries: deque[SlowCommand] = deque()
         self._numbers = 0
 
-    def add(self, unix_s: int, took_us: int, request: list[bytes], address: str, name: bytes, length_max: int) -> None:
-        """Note a command; the oldest entries go when there are more than `length_max`."""
-        entry = SlowCommand(self._numbers, unix_s, took_us, _shortened(request), address.encode(), name)
+    def add(
+        self, unix_s: int, took_us: int, request: list[bytes], address: str, name: bytes, bounds: SlowLogBounds
+    ) -> None:
+        """Note a command; the oldest entries go when there are too many."""
+        entry = SlowCommand(self._numbers, unix_s, took_us, _shortened(request, bounds), address.encode(), name)
         self._numbers += 1
         self.entries.appendleft(entry)
-        while len(self.entries) > length_max:
+        while len(self.entries) > bounds.entries:
             self.entries.pop()
 
     def pack(self) -> None:
@@ -42,12 +48,11 @@ class SlowLog:
         self.entries = deque([SlowCommand(*row) for row in rows])
 
 
-def _shortened(request: list[bytes]) -> list[bytes]:
-    kept = len(request) if len(request) <= _WORDS_MAX else _WORDS_MAX - 1
+def _shortened(request: list[bytes], bounds: SlowLogBounds) -> list[bytes]:
+    kept = len(request) if len(request) <= bounds.words else bounds.words - 1
+    bytes_max = bounds.word_bytes
     words = [
-        word
-        if len(word) <= _WORD_BYTES_MAX
-        else b"%b... (%d more bytes)" % (word[:_WORD_BYTES_MAX], len(word) - _WORD_BYTES_MAX)
+        word if len(word) <= bytes_max else b"%b... (%d more bytes)" % (word[:bytes_max], len(word) - bytes_max)
         for word in request[:kept]
     ]
     if kept < len(request):

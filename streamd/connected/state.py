@@ -20,7 +20,7 @@ from streamd.connected.latency import Latency
 from streamd.connected.monitor import redacted
 from streamd.connected.pubsub import PubSub
 from streamd.connected.replication_ports import Alone, Replication
-from streamd.connected.slowlog import SlowLog
+from streamd.connected.slowlog import SlowLog, SlowLogBounds
 from streamd.connected.tracking import Tracking
 from streamd.data.followers import EveryKey
 from streamd.data.keyspace import Database, Keyspace
@@ -391,8 +391,9 @@ class State:
 
     def note_slow(self, client: Client, took_us: int, request: list[bytes]) -> None:
         """Put a command into the slow log."""
-        length_max = self.config.integer("slowlog-max-len")
-        self.slowlog.add(self.time.ms // 1000, took_us, redacted(request), client.address, client.name, length_max)
+        names = "slowlog-max-len", "slowlog-entry-max-argc", "slowlog-entry-max-string-len"
+        bounds = SlowLogBounds(*map(self.config.integer, names))
+        self.slowlog.add(self.time.ms // 1000, took_us, redacted(request), client.address, client.name, bounds)
 
     def record(self, db_index: int, words: list[bytes], changes: int = 1) -> None:
         """Note one decided effect for the journal, by a list that nobody else changes; it counts as `changes`."""

@@ -6,7 +6,9 @@ from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
+from streamd.base.errors import ProtocolError
 from streamd.base.filesystem import FileSystem, read_exactly, repeat, write_all
+from streamd.resp.inline import split_inline
 
 MANIFEST_BYTES_MAX: Final = 1024 * 1024
 
@@ -50,9 +52,18 @@ class Manifest:
     def encode(self) -> bytes:
         """Return the text of the manifest."""
         lines = b"".join(
-            f"file {part.name} seq {part.seq} type {part.kind}\n".encode() for part in self.parts() + self.history
+            f"file {_written(part.name)} seq {part.seq} type {part.kind}\n".encode()
+            for part in self.parts() + self.history
         )
         return lines + _check_line(lines)
+
+
+def _written(name: str) -> str:
+    """Return a name as Redis writes it into a line: in quotes if it has blanks, quotes or backslashes."""
+    if name.isprintable() and not any(letter in " \"'\\" for letter in name):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _check_line(lines: bytes) -> bytes:
@@ -94,8 +105,8 @@ def parse(text: bytes) -> Manifest:
 
 def _parse_line(line: bytes, number: int) -> Part:
     try:
-        words = line.decode().removesuffix("\r").split(" ")
-    except UnicodeDecodeError:
+        words = [word.decode() for word in split_inline(line.removesuffix(b"\r"))]
+    except (UnicodeDecodeError, ProtocolError):
         raise ManifestError(f"line {number} is not text")
     pairs = dict(zip(words[::2], words[1::2], strict=False))
     name, seq, kind = pairs.get("file", ""), pairs.get("seq", ""), pairs.get("type", "")

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import redis
+
 from tests.differential.redis_process import needs_redis, running_redis
-from tests.integration.process import run_cli
+from tests.integration.process import ServerProcess, run_cli
 
 
 @needs_redis
@@ -15,6 +17,27 @@ def test_a_backup_from_a_redis_says_how_to_move_its_data(tmp_path: Path):
     assert "CONFIG SET aof-use-rdb-preamble no" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "copy").exists()
+
+
+@needs_redis
+def test_names_with_blanks_and_quotes_go_from_redis_to_streamd_and_back(tmp_path: Path):
+    """As `appenddirname "my dir"` of a redis.conf: the manifest has such names in quotes."""
+    names = "--appenddirname", "my dir", "--appendfilename", "my \"own\" 'log'.aof"
+    theirs = "--appendonly", "yes", "--aof-use-rdb-preamble", "no"
+    with running_redis(tmp_path, None, *theirs, *names) as port, redis.Redis(port=port) as client:
+        client.set("from", "redis")
+        client.waitaof(1, 0, 5000)
+    with ServerProcess(tmp_path, "--appendonly", "yes", *names) as server, redis.Redis(port=server.port) as client:
+        assert client.get("from") == b"redis"
+        client.set("behind", "it")
+        client.save()
+        client.set("last", "one")
+        done = run_cli("backup", "--url", f"redis://127.0.0.1:{server.port}", str(tmp_path / "copy"))
+        assert done.returncode == 0, done.stderr
+    with ServerProcess(tmp_path, "--appendonly", "yes", *names) as server, redis.Redis(port=server.port) as client:
+        assert client.mget("from", "behind", "last") == [b"redis", b"it", b"one"]
+    with running_redis(tmp_path, None, *theirs, *names) as port, redis.Redis(port=port) as client:
+        assert client.mget("from", "behind", "last") == [b"redis", b"it", b"one"]
 
 
 def test_a_base_in_rdb_form_is_called_so_and_not_damage(tmp_path: Path):
