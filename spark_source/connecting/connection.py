@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from spark_source.connecting import tls
 from spark_source.connecting.clients import cluster_client, single_client
 from spark_source.connecting.failures import explained, first_line, given_up, is_broken, is_passing
+from spark_source.connecting.learned import Learned, keep_nodes, kept_nodes, nodes_of
 from spark_source.connecting.sentinels import master_address
 from spark_source.errors import NotDurable, StreamdError
-from spark_source.settings.connection_options import ConnectionOptions, Node
+from spark_source.settings.connection_options import ConnectionOptions
 
 if TYPE_CHECKING:
     import redis
@@ -48,7 +49,7 @@ class _Pool:
         self.master: tuple[str, int] | None = None
         self.asked_at = 0.0
         self.worked = False
-        self.learned: tuple[Node, ...] = ()
+        self.learned: Learned = ()
 
     def leave_old_master(self) -> None:
         """Drop the connections when Sentinels name another master; asked every few seconds.
@@ -100,6 +101,19 @@ class _Pool:
         self.single = self.cluster = None
         self.commands.clear()
 
+    def known(self) -> Learned:
+        """Return the nodes that the cluster has named, to this process or to another one."""
+        options = self.options
+        return () if options.cluster is False or options.master is not None else self.learned or kept_nodes(options)
+
+    def _ways(self) -> Iterator[tuple[str, int, str | None]]:
+        """Yield the nodes to try: those of the options, and, should all be gone, those that the cluster has named."""
+        for host, port in self.options.nodes:
+            yield host, port, None
+        for host, port, name in self.known():
+            if (host, port) not in self.options.nodes:
+                yield host, port, name
+
     def _connect(self) -> None:
         options = self.options
         if options.master is not None:
@@ -107,25 +121,29 @@ class _Pool:
             self.single = single_client(options, *self.master, options.db)
             self.asked_at = time.monotonic()
             return
+        import redis
+
         broken: Exception | None = None
-        # Nodes that the cluster named stand in for those of the options: they may all be gone.
-        for host, port in dict.fromkeys((*options.nodes, *self.learned)):
+        for host, port, name in self._ways():
             single = single_client(options, host, port, options.db)
             try:
+                if name is not None and (host, port, name) not in nodes_of(single, host):
+                    raise redis.ConnectionError(f"{host}:{port} is not the node any more that it was")
                 if options.cluster is False or not _is_cluster(single, options):
                     if len(options.nodes) > 1:
                         single.ping()  # no answer: the next node's turn
                     self.single = single
                     return
                 self.cluster = _map_of(single, options, host, port)
+                self.learned = nodes_of(single, host)
                 single.close()
-                self.learned = tuple((node.host, node.port) for node in self.cluster.get_nodes())
+                keep_nodes(options, self.learned)
                 return
             except Exception as error:
                 single.close()
-                if not is_passing(error):
+                if name is None and not is_passing(error):
                     raise
-                broken = error
+                broken = error if name is None else broken
         assert broken is not None
         raise broken
 
@@ -245,10 +263,13 @@ class Patience:
 
 @dataclass(frozen=True)
 class Server:
-    """The way to a server; may be pickled, since it holds only options."""
+    """The way to a server; may be pickled, since it holds only options and a cluster's nodes."""
 
     options: ConnectionOptions
     patience: Patience = field(default_factory=Patience, compare=False)
+
+    def __reduce__(self) -> "tuple[Callable[..., Server], tuple[ConnectionOptions, Patience, Learned]]":
+        return _unpickled, (self.options, self.patience, self._pool().known())
 
     @contextmanager
     def session(self, key: str | None = None, node: str | None = None) -> Iterator[Session]:
@@ -362,6 +383,14 @@ class Server:
                 del _pools[other]  # a fork's copies of its parent's sockets: not ours to use
             _pools[place] = _Pool(self.options)
         return _pools[place]
+
+
+def _unpickled(options: ConnectionOptions, patience: Patience, learned: Learned) -> Server:
+    """Return a server in another process, maybe on another machine, which knows the nodes that the first one knew."""
+    server = Server(options, patience)
+    pool = server._pool()
+    pool.learned = pool.learned or learned
+    return server
 
 
 class Tries:

@@ -41,9 +41,11 @@ def given_up(error: Exception, options: ConnectionOptions, waited_s: float) -> S
     """Return the message for the user when a failure has lasted for `timeout`."""
     if isinstance(error, NotDurable):
         return error
+    alone = len(options.nodes) == 1 and options.master is None and options.cluster is not False
+    cluster = "; if it is a node of a cluster, name several nodes in url" if alone else ""
     return Unreachable(
         f"{options.endpoint} did not answer for {waited_s:.0f} s ({first_line(error)}): "
-        "start the server, or correct url, host, port, ssl or timeout"
+        f"start the server, or correct url, host, port, ssl or timeout{cluster}"
     )
 
 
