@@ -95,6 +95,7 @@ def _check(arguments: argparse.Namespace) -> int:
         line.end()
         print("\n".join(report.done or report.lines()))
         if arguments.export is not None:
+            lost: list[str] = []
             missing: list[str] | None = [] if arguments.skip and not arguments.windows else None
             if report.segments.faults and missing is None and not report.is_mended:
                 raise Failure(EXIT_DAMAGED, f"nothing was exported: {_on_export(report, arguments.windows)}")
@@ -104,10 +105,10 @@ def _check(arguments: argparse.Namespace) -> int:
                 commands = _export_with_windows(files, journal, arguments.export, filename, line)
             else:
                 left = check.Report() if report.is_mended else report
-                commands = check.export(files, journal, arguments.export, filename, left, line.show, missing)
+                commands = check.export(files, journal, arguments.export, filename, left, line.show, missing, lost)
             line.end()
-            for lost in missing or ():
-                print(f"not exported: {lost}")
+            for text in [*(missing or ()), *lost]:
+                print(f"not exported: {text}")
             print(
                 f"{commands} commands written to {arguments.export}: redis-server --appendonly yes --dir "
                 f"{arguments.export}"

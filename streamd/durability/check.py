@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from streamd.base.filesystem import FileSystem, repeat, write_all
 from streamd.durability.flattening import Flattening
-from streamd.durability.old_redis import for_old_redis
+from streamd.durability.old_redis import ForOldRedis
 from streamd.durability.segment_check import Named, SegmentReport, TrialSegments, examine_segments, names_segments
 from streamd.durability.tally import LEGIBLE_BYTES_MAX, Tally, commands_of, legible
 from streamd.journal import manifest as manifests
@@ -321,6 +321,7 @@ def export(
     report: Report | None = None,
     progress: Progress = say_nothing,
     missing: list[str] | None = None,
+    lost: list[str] | None = None,
 ) -> int:
     """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
 
@@ -328,14 +329,19 @@ def export(
     damaged journal it writes all before the first fault. From a journal that cannot be loaded, according to `report`,
     it writes all before the faulty unit.
     Entries in segment files are written like others. missing: gets a line for each part of these that cannot be read;
-    None: that is an error.
+    None: that is an error. lost: gets a line for each group of which Redis 7.0 cannot have all pending entries.
     `target` becomes the data directory of a redis-server: `redis-server --dir TARGET --appendonly yes`.
     progress: called with (bytes read, bytes in all).
     Raises: FileExistsError, DamagedError, OSError.
     """
     manifest = existing_manifest(files, directory, filename)
-    flat = Flattening(files, directory, filename, missing)
-    return write_journal(files, target, _exported(files, directory, manifest, report or Report(), flat, progress))
+    old = ForOldRedis()
+    flat = Flattening(files, directory, filename, missing, old)
+    pieces = _exported(files, directory, manifest, report or Report(), flat, old, progress)
+    commands = write_journal(files, target, pieces)
+    if lost is not None:
+        lost += old.losses()
+    return commands
 
 
 def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, int]]) -> int:
@@ -360,7 +366,13 @@ def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, 
 
 
 def _exported(
-    files: FileSystem, directory: str, manifest: Manifest, report: Report, flat: Flattening, progress: Progress
+    files: FileSystem,
+    directory: str,
+    manifest: Manifest,
+    report: Report,
+    flat: Flattening,
+    old: ForOldRedis,
+    progress: Progress,
 ) -> Iterator[tuple[bytes, int]]:
     parts = manifest.parts()
     total = sum(files.identity(f"{directory}/{part.name}").size for part in parts)
@@ -377,7 +389,7 @@ def _exported(
                 if part.kind == manifests.BASE and (flat.is_within or names_segments(piece)):
                     yield from flat.pieces(commands)
                     continue
-                kept = [words for found in commands if (words := for_old_redis(found)) is not None]
+                kept = [words for found in commands if (words := old.take(found)) is not None]
                 yield b"".join(map(encode_command, kept)), len(kept)
                 progress(before + reader.offset, total)
             yield from flat.end()

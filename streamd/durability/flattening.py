@@ -10,7 +10,7 @@ from streamd.cold.files import SegmentFile, SegmentFiles
 from streamd.cold.format import Damaged, Unreadable
 from streamd.cold.whole_file import blocks_of
 from streamd.data.entry_record import NAME, entry_words
-from streamd.durability.old_redis import for_old_redis
+from streamd.durability.old_redis import ForOldRedis
 from streamd.journal.cold_records import COLD, decode_gone
 from streamd.journal.record import encode_command
 from streamd.journal.recovery import DamagedError
@@ -36,10 +36,16 @@ class _Range(NamedTuple):
 class Flattening:
     """Takes the commands of a base, and returns those for a journal of Redis 7.0, which names no segment files."""
 
-    def __init__(self, files: FileSystem, directory: str, filename: str, missing: list[str] | None) -> None:
-        """missing: gets a line for each part that cannot be read; None: that is an error. Raises: OSError."""
+    def __init__(
+        self, files: FileSystem, directory: str, filename: str, missing: list[str] | None, old: ForOldRedis
+    ) -> None:
+        """old: brings commands into the form of Redis 7.0. missing: gets a line for each part that cannot be read; None
+        makes that an error.
+        Raises: OSError.
+        """
         self._store = SegmentFiles(files, directory, filename)
         self._missing = missing
+        self._old = old
         self._files: dict[int, SegmentFile | str] = {}  # or why it cannot be read
         # The stream whose records came last: what they say is applied with the next record that is none of them.
         self._key = b""
@@ -67,7 +73,7 @@ class Flattening:
     def _encoded(self, commands: Iterable[list[bytes]]) -> Iterator[tuple[bytes, int]]:
         some: list[bytes] = []
         for words in commands:
-            kept = for_old_redis(words)
+            kept = self._old.take(words)
             if kept is not None:
                 some.append(encode_command(kept))
             if len(some) >= _PIECE_COMMANDS:

@@ -35,11 +35,13 @@ def commands_for_redis(keyspace: Keyspace, now_ms: int) -> Iterator[tuple[bytes,
 def _stream(db_index: int, key: bytes, stream: Stream, now_ms: int) -> Iterator[tuple[bytes, int]]:
     """Yield a stream with its window.
 
-    XIDMPRECORD, the only command that records a name, needs an existing entry. So a removed entry is added at its place
-    among the others, and removed again once its name is recorded: removing an entry does not forget its name.
+    XIDMPRECORD, the only command that records a name, needs an existing entry, and so does XCLAIM. So a removed entry
+    is added at its place among the others, and removed again once its name is recorded and it is pending: removing an
+    entry does neither forget its name nor take it from its consumer.
     """
     names = _names(stream, now_ms)
-    gone = sorted({entry_id for *_, entry_id in names if entry_id not in stream.log})
+    missing = _missing(key, stream)
+    gone = sorted({*missing, *(entry_id for *_, entry_id in names if entry_id not in stream.log)})
     first_id = stream.log.first_id
     for entry_id, fields in _merged(stream, gone):
         yield encode_command(entry_words(key, format_id(entry_id), fields)), 1
@@ -51,6 +53,16 @@ def _stream(db_index: int, key: bytes, stream: Stream, now_ms: int) -> Iterator[
         yield encode_command(words), 1
     for pid, iid, entry_id in names:
         yield encode_command((b"XIDMPRECORD", key, pid, iid, format_id(entry_id))), 1
+    counters = (b"ENTRIESADDED", b"%d" % stream.entries_added, b"MAXDELETEDID", format_id(stream.max_deleted_id))
+    setting = encode_command((b"XSETID", key, format_id(stream.last_id), *counters))
+    if stream.entries_added >= len(stream.log) + len(gone):
+        yield setting, 1  # by it Redis bounds how many entries a group has read
+    for is_note, data in dump_groups(db_index, key, stream):
+        if not is_note:
+            yield data, 1
+    for claims in missing.values():
+        for claim in claims:
+            yield encode_command(claim), 1
     if gone:
         # Trimming leaves the greatest ID that was deleted as it is, which XSETID could not take back to 0-0.
         trim = (b"MAXLEN", b"=", b"0") if first_id is None else (b"MINID", b"=", format_id(first_id))
@@ -58,11 +70,21 @@ def _stream(db_index: int, key: bytes, stream: Stream, now_ms: int) -> Iterator[
     for entry_id in gone:
         if first_id is not None and entry_id > first_id:
             yield encode_command((b"XDEL", key, format_id(entry_id))), 1
-    counters = (b"ENTRIESADDED", b"%d" % stream.entries_added, b"MAXDELETEDID", format_id(stream.max_deleted_id))
-    yield encode_command((b"XSETID", key, format_id(stream.last_id), *counters)), 1
-    for is_note, data in dump_groups(db_index, key, stream):
-        if not is_note:
-            yield data, 1
+    yield setting, 1
+
+
+def _missing(key: bytes, stream: Stream) -> dict[int, list[list[bytes]]]:
+    """Return the entries that are pending in groups, but not in the stream, with the claims that make each so."""
+    claims: dict[int, list[list[bytes]]] = {}
+    for name, group in (stream.groups or {}).items():
+        for entry_id, owner, time_ms, count in group.pending.iterate():
+            if entry_id in stream.log:
+                continue
+            made = claims.setdefault(entry_id, [])
+            if owner is not None:  # a released one is made by XNACK
+                words = [b"XCLAIM", key, name, owner.name, b"0", format_id(entry_id), b"TIME", b"%d" % time_ms]
+                made.append([*words, b"RETRYCOUNT", b"%d" % count, b"FORCE", b"JUSTID"])
+    return claims
 
 
 def _names(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:

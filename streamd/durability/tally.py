@@ -54,7 +54,7 @@ class Tally:
 
     def keys(self) -> str:
         """Return the first keys, each with its number of records."""
-        shown = [f"{_shown(key)} ({count})" for key, count in list(self._keys.items())[:_KEYS_SHOWN_MAX]]
+        shown = [f"{shown(key)} ({count})" for key, count in list(self._keys.items())[:_KEYS_SHOWN_MAX]]
         more = len(self._keys) - len(shown)
         return ", ".join([*shown, f"and {more} more"] if more else shown)
 
@@ -94,6 +94,6 @@ def _time(ms: int) -> str:
         return f"{ms} ms"  # no time of today's calendar
 
 
-def _shown(key: bytes) -> str:
+def shown(key: bytes) -> str:
     text = ascii(key.decode("utf-8", "backslashreplace"))[1:-1]
     return text if len(text) <= _KEY_CHARACTERS_MAX else f"{text[:_KEY_CHARACTERS_MAX]}..."

@@ -1,10 +1,12 @@
 """Moving from streamd to Redis: what the windows remembered there Redis 8.10.2 remembers, too."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import redis
 
+from tests.differential.redis_process import running_redis
 from tests.integration.process import ServerProcess, run_cli
 from tests.spark.failing_over import Node
 from tests.spark.one_task import ROWS, write
@@ -92,6 +94,56 @@ def test_a_query_goes_on_from_its_checkpoint_where_its_streams_have_moved_to(
         assert (known.rows, known.duplicates) == ({"s": 20}, 12)
     finally:
         node.close()
+
+
+def with_pending_entries(directory: Path) -> list:
+    """Leave a journal with entries that are pending for two consumers, deleted, trimmed and released; return them."""
+    with ServerProcess(directory, "--appendonly", "yes") as server, redis.Redis(port=server.port) as client:
+        for number in range(1, 9):
+            client.xadd("s", {"f": "v"}, id=f"{number}-0")
+        client.xgroup_create("s", "g", "0")
+        client.xreadgroup("g", "ann", {"s": ">"}, count=5)
+        client.xreadgroup("g", "bob", {"s": ">"}, count=2)
+        client.execute_command("XNACK", "s", "g", "FAIL", "IDS", 2, "4-0", "6-0")
+        client.xtrim("s", minid="2-0", approximate=False)
+        client.xdel("s", "3-0", "7-0", "6-0")
+        client.save()
+        return client.xpending_range("s", "g", "-", "+", 20)
+
+
+def test_pending_entries_come_along_to_redis_also_deleted_and_released_ones(newest_redis: Path, tmp_path: Path) -> None:
+    before = with_pending_entries(tmp_path / "streamd")
+    made = run_cli("check", str(tmp_path / "streamd"), "--export", str(tmp_path / "out"), "--windows")
+    assert "not exported" not in made.stdout
+    node = Node(newest_redis, tmp_path, "--appendonly", "yes", "--dir", str(tmp_path / "out"))
+    try:
+        after = node.client.xpending_range("s", "g", "-", "+", 20)
+        shown = ("message_id", "consumer", "times_delivered")
+        assert [[one[name] for name in shown] for one in after] == [[one[name] for name in shown] for one in before]
+        assert [one[0] for one in node.client.xrange("s")] == [b"2-0", b"4-0", b"5-0", b"8-0"]
+        info = node.client.xinfo_stream("s")
+        assert (info["entries-added"], info["max-deleted-entry-id"]) == (8, b"7-0")
+        assert node.client.xinfo_groups("s")[0]["lag"] == 1
+    finally:
+        node.close()
+
+
+def test_an_older_redis_gets_released_entries_and_the_lost_ones_are_counted(tmp_path: Path) -> None:
+    if (older := shutil.which("redis-server")) is None:
+        pytest.skip("needs Debian's redis-server")
+    with_pending_entries(tmp_path / "streamd")
+    made = run_cli("check", str(tmp_path / "streamd"), "--export", str(tmp_path / "out"))
+    assert made.returncode == 0
+    lines = [line for line in made.stdout.splitlines() if line.startswith("not exported: ")]
+    assert [line.partition(":")[2].partition(":")[0] for line in lines] == [
+        " 3 pending entries of the group g of the stream s"
+    ]
+    options = "--appendonly", "yes", "--dir", str(tmp_path / "out")
+    with running_redis(tmp_path, Path(older), *options) as port, redis.Redis(port=port) as client:
+        pending = {one["message_id"]: one["consumer"] for one in client.xpending_range("s", "g", "-", "+", 20)}
+        assert pending == {b"2-0": b"ann", b"4-0": b"bob", b"5-0": b"ann"}
+        _, claimed, _ = client.xautoclaim("s", "g", "eve", 1_000_000_000)
+        assert [one[0] for one in claimed] == [b"4-0"]
 
 
 def test_windows_without_an_export_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.durability.check import for_old_redis
+from streamd.durability.old_redis import ForOldRedis
 from streamd.idmp.digest import idmpauto_iid
 from streamd.journal.loader import LoadError
 from streamd.journal.record import encode_command, encode_select
@@ -149,4 +149,4 @@ def test_records_in_a_file_of_streamds_are_no_others():
 )
 def test_an_older_redis_gets_entries_without_iids_and_no_notes_of_duplicates(line, exported):
     expected = None if exported is None else exported.encode().split()
-    assert for_old_redis(line.encode().split()) == expected
+    assert ForOldRedis().take(line.encode().split()) == expected
