@@ -53,15 +53,19 @@ def explained(error: Exception, options: ConnectionOptions) -> Exception:
     """Return an error of the server or its client as one line with advice; other errors unchanged."""
     import redis
 
-    text = first_line(error)
     if isinstance(error, StreamdError):
         return error
+    text = first_line(error)
+    if options.username and not options.is_user_shown:  # as in: User me has no permissions to ..
+        text = re.sub(rf"\b[Uu]ser '?{re.escape(options.username)}\b'?", "the user in url", text)
     if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)) or "NOAUTH" in text:
-        who = f"user {options.username}" if options.username else "the default user"
-        return StreamdError(f"{options.endpoint} does not let in {who} ({text}): check username and password")
+        return StreamdError(
+            f"{options.endpoint} does not let in {options.shown_user} ({text}): check username and password"
+        )
     if isinstance(error, redis.exceptions.NoPermissionError):
         named = re.search(r"the '([^']+)' command", text)
-        right = f" by ACL SETUSER {options.username or 'default'} +{named[1]}" if named else ""
+        user = "default" if options.username is None else options.username if options.is_user_shown else "USER"
+        right = f" by ACL SETUSER {user} +{named[1]}" if named else ""
         return StreamdError(f"{options.endpoint} refuses a command ({text}): extend the user's rights{right}")
     if is_passing(error):
         return Unreachable(f"the connection to {options.endpoint} broke ({text}): see its log, or raise timeout")

@@ -100,6 +100,11 @@ def parse_offset(raw: Mapping[str, object]) -> Offset:
 
     Raises: StreamdError when the checkpoint holds offsets of another source.
     """
+    if not isinstance(raw, Mapping):  # the offset of a source that counts, such as `rate`, is a number
+        shown = json.dumps(raw)[:80]
+        raise StreamdError(
+            f"the checkpoint's offset is not one of this source ({shown}): use another checkpointLocation"
+        )
     return {stream: _parse_mark(stream, mark) for stream, mark in raw.items()}
 
 

@@ -23,6 +23,7 @@ log = logging.getLogger("spark_source")
 URL_VARIABLE = "STREAMD_URL"
 """The environment variable of the driver that gives the url where a query gives none."""
 
+LOCAL = "127.0.0.1"
 PORT = 6379
 SENTINEL_PORT = 26379
 SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
@@ -52,7 +53,9 @@ class ConnectionOptions:
     nodes: tuple[Node, ...]
     """Nodes of one cluster, or ways to one server, tried in turn; with `master` these are Sentinels."""
     master: str | None
-    username: str | None
+    username: str | None = field(repr=False)
+    is_user_shown: bool
+    """Whether messages may name the user: not one from a URL, where a password may stand in its place."""
     password: str | None = field(repr=False)
     sentinel_username: str | None
     sentinel_password: str | None = field(repr=False)
@@ -77,6 +80,13 @@ class ConnectionOptions:
     @property
     def port(self) -> int:
         return self.nodes[0][1]
+
+    @property
+    def shown_user(self) -> str:
+        """The user, for messages."""
+        if self.username is None:
+            return "the default user"
+        return f"user {self.username}" if self.is_user_shown else "the user in url"
 
     @property
     def endpoint(self) -> str:
@@ -123,9 +133,10 @@ def read_connection(values: Values, settings: tuple[tuple[str, Setting], ...]) -
     if values.count("retries", 0, 1000) is not None:
         _say_retries_do_nothing()
     return ConnectionOptions(
-        nodes=address.nodes or ((values.text("host") or "127.0.0.1", values.integer("port", 1, 65_535, PORT)),),
+        nodes=address.nodes or _named_or_local(values),
         master=address.master,
         username=values.text("username") or address.username,
+        is_user_shown=values.has("username"),
         password=_secret(values, "password") or address.password,
         sentinel_username=values.text("sentinelUsername"),
         sentinel_password=_secret(values, "sentinelPassword"),
@@ -140,6 +151,26 @@ def read_connection(values: Values, settings: tuple[tuple[str, Setting], ...]) -
         client_name=values.get("clientName", _client_name, "a name without blanks", None),
         settings=settings,
         timeout_s=values.seconds("timeout", 60.0),
+    )
+
+
+def _named_or_local(values: Values) -> tuple[Node]:
+    """Return the server of host and port, this machine's own where neither is given."""
+    host = values.get("host", _host, "a host name or an IP address, or option url for an address with more parts", None)
+    port = values.integer("port", 1, 65_535, PORT)
+    if not values.has("host") and not values.has("port"):
+        _say_local()
+    return ((host or LOCAL, port),)
+
+
+def _host(text: str) -> str:
+    return refuse() if not text or re.search(r"[@/\s]", text) else text
+
+
+@cache
+def _say_local() -> None:
+    log.warning(
+        "no server is named, so %s:%d is used: give url, or set %s before Spark starts", LOCAL, PORT, URL_VARIABLE
     )
 
 
@@ -164,7 +195,12 @@ def _secret(values: Values, name: str) -> str | None:
     values.exclusive(name, variable, file)
     return (
         values.text(name)
-        or values.get(variable, lambda wanted: not_empty(os.environ.get(wanted, "")), "a variable that is set", None)
+        or values.get(
+            variable,
+            lambda wanted: not_empty(os.environ.get(wanted, "")),
+            "a variable that is set before Spark starts",
+            None,
+        )
         or values.get(file, _first_line, "a file that can be read", None)
     )
 
@@ -202,7 +238,7 @@ def _split_url(text: str) -> _Address:
     master = None
     if sentinel:
         master = not_empty(path.pop(0)) if path else refuse()
-    if len(path) > 1 or (path and not re.fullmatch(r"\d+", path[0])):
+    if len(path) > 1 or (path and not re.fullmatch(r"[0-9]+", path[0])):
         raise ValueError
     return _Address(
         sentinel=sentinel,
@@ -216,7 +252,7 @@ def _split_url(text: str) -> _Address:
 
 
 def _split_place(text: str, default: int) -> Node:
-    match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]@\s]+))(?::(\d{1,5}))?", text)
+    match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]@\s]+))(?::([0-9]{1,5}))?", text)
     if match is None:
         raise ValueError
     port = int(match[3]) if match[3] else default
@@ -228,11 +264,11 @@ def _flag(text: str) -> bool:
 
 
 def _seconds(text: str) -> float:
-    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) and float(text) > 0 else refuse()
+    return float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) and float(text) > 0 else refuse()
 
 
 def _whole(text: str) -> int:
-    return int(text) if re.fullmatch(r"\d+", text) else refuse()
+    return int(text) if re.fullmatch(r"[0-9]+", text) else refuse()
 
 
 def _one_of(*words: str) -> Callable[[str], str]:

@@ -11,7 +11,19 @@ D = TypeVar("D")
 
 LARGEST = 2**63 - 1
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
+SECRET = (
+    "password", "passwordEnv", "passwordFile", "sentinelPassword", "sentinelPasswordEnv", "sentinelPasswordFile",
+    "sslKeyPassword",
+)  # fmt: skip
+"""Options whose values no message repeats. A user may give the password itself where its variable or file belongs."""
+
+EXACT = (
+    "username", "password", "sentinelUsername", "sentinelPassword", "sslKeyPassword", "stream", "streamPattern",
+    "streamRegex", "streamColumn", "idempotencyKey", "fieldColumns",
+)  # fmt: skip
+"""Options whose values keep blanks at their ends, which belong to the name or the password."""
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)?")
 _DURATION_S = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -27,12 +39,13 @@ class Values:
         assert name in self.names, name
         if name not in self.given:
             return default
-        text = self.given[name].strip()
+        text = self.given[name] if name in EXACT else self.given[name].strip()
         try:
             return parse(text)
         except ValueError as error:
             detail = f" ({error})" if isinstance(error, OptionError) else ""
-            raise OptionError(f"{name}={shown(text)} is not allowed: give {allowed}{detail}") from None
+            value = "***" if text and name in SECRET else shown(text)
+            raise OptionError(f"{name}={value} is not allowed: give {allowed}{detail}") from None
 
     def has(self, name: str) -> bool:
         return name in self.given
@@ -63,7 +76,7 @@ class Values:
 
     def count(self, name: str, low: int, high: int = LARGEST) -> int | None:
         def parse(text: str) -> int:
-            value = int(text) if re.fullmatch(r"\d+", text) else refuse()
+            value = int(text) if re.fullmatch(r"[0-9]+", text) else refuse()
             return value if low <= value <= high else refuse()
 
         allowed = f"a whole number of at least {low}" if high == LARGEST else f"a whole number from {low} to {high}"
@@ -100,7 +113,11 @@ def not_empty(text: str) -> str:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
+    """Return names that commas separate, in a list also with blanks beside them; a single name keeps its blanks.
+
+    Raises: ValueError.
+    """
+    names = tuple(name.strip() for name in text.split(",")) if "," in text else (text,)
     if not all(names) or len(set(names)) < len(names):
         raise ValueError
     return names

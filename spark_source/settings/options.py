@@ -54,9 +54,9 @@ LOG_SECONDS = 3_600  # the window that the streams of a topic log are made with
 LOG_NAME = "the name of a topic log: letters, digits and _.:-"
 
 _LOG = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
-_BYTES = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
+_BYTES = re.compile(r"([0-9]+)\s*([kmg]?)(?:i?b)?")
 _BYTES_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_ENTRY_ID = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
+_ENTRY_ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ def parse_moment_ms(text: str) -> int:
 
     Raises: ValueError.
     """
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"[0-9]+", text):
         return int(text) if int(text) < 2**63 else refuse()
     moment = datetime.fromisoformat(text)
     seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -347,6 +347,6 @@ def _parse_regex(text: str) -> str:
 
 
 def _parse_durability(text: str) -> str:
-    if re.fullmatch(r"none|fsync|replicas:[1-9]\d{0,3}", text.lower()):
+    if re.fullmatch(r"none|fsync|replicas:[1-9][0-9]{0,3}", text.lower()):
         return text.lower()
     raise ValueError

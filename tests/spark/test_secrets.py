@@ -142,5 +142,5 @@ def test_a_password_is_shown_nowhere(
     assert "auth" in shown["ACL LOG 1000"]
     assert "streamd" in shown["a plan of Spark"].lower()
     assert "let in user ann" in shown["the error of a query"]
-    assert "let in user ann" in shown["the error of a URL that is refused"]
+    assert "let in the user in url" in shown["the error of a URL that is refused"]
     assert "is not allowed: give redis://" in shown["the error of a URL that is none"]

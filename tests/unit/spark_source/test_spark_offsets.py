@@ -72,3 +72,24 @@ def test_offsets_of_another_source_are_refused(raw: dict) -> None:
 )
 def test_the_id_before_an_id(entry_id: str, before: str) -> None:
     assert ids.before(entry_id) == before
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        5,
+        None,
+        "5",
+        [1],
+        {"logOffset": 3},
+        {"orders": {"0": 17}},
+        {"shard-0": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "49\n6"}},
+        {"sourceVersion": 1, "reservoirId": "8f", "index": -1, "isStartingVersion": False},
+    ],
+)
+def test_the_checkpoint_of_another_source_ends_in_one_line(raw: object) -> None:
+    """As of the sources rate, file, Kafka, Kinesis and Delta."""
+    with pytest.raises(StreamdError, match=r"is not one of this source .*: use another checkpointLocation$") as caught:
+        parse_offset(raw)  # type: ignore[arg-type]
+
+    assert "\n" not in str(caught.value)

@@ -3,15 +3,18 @@
 import pickle
 
 import pytest
+import redis
 
+from spark_source.connecting.failures import explained, given_up
 from spark_source.errors import OptionError
 from spark_source.noting.loops import place_of
-from spark_source.settings.connection_options import _say_retries_do_nothing
+from spark_source.settings.connection_options import _say_local, _say_retries_do_nothing
+from spark_source.settings.option_values import SECRET
 from spark_source.settings.options import NAMES, parse_moment_ms, parse_options
 
 WRONG = {
     "url": ("http://here", "redis://"),
-    "host": ("", "not empty"),
+    "host": ("", "host name or an IP address"),
     "port": ("65536", "from 1 to 65535"),
     "username": ("", "not empty"),
     "password": ("", "not empty"),
@@ -100,7 +103,8 @@ def test_a_wrong_value_is_one_line_with_the_option_and_what_is_allowed(name: str
         parse_options({name: value, **NEEDED.get(name, {})})
 
     text = str(caught.value)
-    assert text.startswith(f"{name}={value} is not allowed: give ")
+    repeated = "***" if value and name in SECRET else value
+    assert text.startswith(f"{name}={repeated} is not allowed: give ")
     assert allowed in text
     assert "\n" not in text
 
@@ -196,6 +200,101 @@ def test_the_option_retries_is_taken_and_said_once_to_do_nothing(caplog: pytest.
     assert [record.message for record in caplog.records] == [
         "option retries does nothing any more, a task tries again until timeout: leave it out"
     ]
+
+
+@pytest.mark.parametrize("given", [{"url": "redis://h"}, {"host": "h"}, {"port": "6379"}, {}])
+def test_the_server_that_is_used_is_logged_once_where_none_is_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    monkeypatch.delenv("STREAMD_URL", raising=False)
+    _say_local.cache_clear()
+    for _ in range(3):
+        parse_options(given)
+    monkeypatch.setenv("STREAMD_URL", "redis://there")
+    _say_local.cache_clear()
+    parse_options({})
+
+    line = "no server is named, so 127.0.0.1:6379 is used: give url, or set STREAMD_URL before Spark starts"
+    assert caplog.messages == ([] if given else [line])
+
+
+@pytest.mark.parametrize("name", ["username", "password", "sentinelPassword", "sslKeyPassword", "stream"])
+def test_blanks_at_the_ends_of_passwords_and_names_are_kept(name: str) -> None:
+    options = parse_options({name: " a b ", **NEEDED.get(name, {})})
+
+    held = {
+        "username": options.connection.username,
+        "password": options.connection.password,
+        "sentinelPassword": options.connection.sentinel_password,
+        "sslKeyPassword": options.connection.ssl_key_password,
+        "stream": options.write.stream,
+    }
+    assert held[name] == " a b "
+    assert options.read.streams == ((" a b ",) if name == "stream" else ())
+
+
+@pytest.mark.parametrize("name", ["streamPattern", "streamRegex", "streamColumn", "idempotencyKey"])
+def test_blanks_at_the_ends_of_patterns_and_columns_are_kept(name: str) -> None:
+    options = parse_options({name: " a "})
+
+    assert " a " in (options.read.pattern, options.write.stream_column, *options.write.key_columns)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": '{"s": "\u0665-4"}'},
+        {"startingOffsets": '{"s": "5-\u0664"}'},
+        {"startingTimestamp": "\u0665"},
+        {"port": "\u0665"},
+        {"timeout": "\u0665s"},
+        {"maxBytesPerTrigger": "\u0665m"},
+        {"url": "redis://h:\u0665"},
+        {"url": "redis://h/\u0665"},
+        {"redis.socket_timeout": "\u0665"},
+        {"redis.socket_read_size": "\u0665"},
+        {"durability": "replicas:1\u0665"},
+    ],
+)
+def test_digits_that_are_not_ascii_are_no_number(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="is not allowed"):
+        parse_options(given)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "assword" in name])
+def test_the_value_of_a_secret_is_in_no_error(name: str) -> None:
+    """A password may have been given where the name of its variable or file belongs."""
+    assert name in SECRET
+    for value in ("hunter2", " "):
+        for more in ({"timeout": "x"}, {name.removesuffix("Env").removesuffix("File"): "hunter2", "sslKey": "/none"}):
+            with pytest.raises(OptionError) as caught:
+                parse_options({name: value, **more})
+            assert "hunter2" not in str(caught.value)
+
+
+def test_a_host_with_a_user_is_refused_without_its_password() -> None:
+    with pytest.raises(OptionError, match=r"^host=\*\*\*@there is not allowed: give a host name"):
+        parse_options({"host": "redis://:hunter2@there"})
+
+
+@pytest.mark.parametrize("url", ["redis://hunter2@there", "redis://hunter2:x@there"])
+def test_the_user_of_an_url_is_in_no_error(url: str) -> None:
+    options = parse_options({"url": url}).connection
+    errors = (
+        redis.AuthenticationError("WRONGPASS invalid username-password pair or user is disabled."),
+        redis.exceptions.NoPermissionError("User hunter2 has no permissions to run the 'xadd' command"),
+        redis.ResponseError("ACL failure for user 'hunter2'"),
+        redis.ConnectionError("gone"),
+    )
+    shown = [str(explained(error, options)) for error in errors] + [
+        str(given_up(errors[3], options, 1.0)),
+        repr(options),
+    ]
+
+    assert not [text for text in shown if "hunter2" in text]
+    assert "does not let in the user in url" in shown[0]
+    named = parse_options({"host": "there", "username": "me"}).connection
+    assert "does not let in user me" in str(explained(errors[0], named))
 
 
 def test_names_come_in_any_case_and_sparks_own_are_let_through() -> None:
