@@ -20,6 +20,8 @@ _ANSWER_S: Final = 1.0
 # A client that knew a primary looks for the next one every so often; a failover takes seconds.
 _PAUSE_S: Final = 0.25
 PATIENCE_S: Final = 60.0
+# A connection that was lost while nobody used it shows that at its next request.
+_RETRIES: Final = 1
 
 
 class NoPrimaryError(redis.RedisError):
@@ -197,10 +199,11 @@ def pool(
     """Return connections to the server of a URL, or to the primary that its Sentinels name.
 
     After a failover these go on at the next primary: a request that was not answered is sent again, for `patience_s`
-    seconds. settings: for redis-py. Raises: ValueError.
+    seconds. On a lost connection to one server it is sent again once, unless settings say how often: connections that
+    redis-py makes of a URL have no retries. settings: for redis-py. Raises: ValueError.
     """
     if not has_sentinels(url):
-        return kind.from_url(checked(url), **settings)
+        return kind.from_url(checked(url), **({"retry": Retry(NoBackoff(), _RETRIES)} | settings))
     sentinels = Sentinels(url)
     retry = Retry(ConstantBackoff(_PAUSE_S), int(patience_s / _PAUSE_S))
     connection = _FollowingTls if sentinels.is_tls else _Following
@@ -214,7 +217,7 @@ def async_pool(
 ) -> redis.asyncio.ConnectionPool:
     """Return the same for asyncio. Raises: ValueError."""
     if not has_sentinels(url):
-        return kind.from_url(checked(url), **settings)
+        return kind.from_url(checked(url), **({"retry": AsyncRetry(NoBackoff(), _RETRIES)} | settings))
     sentinels = Sentinels(url)
     retry = AsyncRetry(ConstantBackoff(_PAUSE_S), int(PATIENCE_S / _PAUSE_S))
     connection = _FollowingAsyncTls if sentinels.is_tls else _FollowingAsync

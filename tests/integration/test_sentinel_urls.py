@@ -1,12 +1,18 @@
-"""`redis+sentinel://` URLs: what they name, which are refused, and what is said when no Sentinel answers."""
+"""Connections of a URL, `redis+sentinel://` among them: what it names, which are refused, what is tried again."""
+
+import asyncio
 
 import pytest
 import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from bench.ports import free_port
-from streamd.clients.sentinels import NoPrimaryError, Sentinels, pool
+from streamd.clients.sentinels import NoPrimaryError, Sentinels, async_pool, pool
 from streamd.clients.server_url import without_password
 from streamd.clients.terminal.failing import Unreachable, explained
+from streamd.testing import EmbeddedServer
 from tests.integration.process import run_cli
 
 
@@ -61,3 +67,28 @@ def test_without_a_primary_a_command_ends_at_once_with_one_line():
 def test_the_lack_of_a_primary_counts_as_an_unreachable_server():
     assert isinstance(explained(NoPrimaryError("no Sentinel names it"), "x"), Unreachable)
     assert not issubclass(NoPrimaryError, redis.ConnectionError)  # which would be tried again for a minute
+
+
+def test_a_connection_that_was_lost_while_nobody_used_it_is_made_anew():
+    with EmbeddedServer() as server, redis.Redis.from_pool(pool(server.url)) as client:
+        for _ in range(3):
+            client.ping()
+            server.client().client_kill_filter(_type="normal", skipme=True)
+            assert client.ping()
+
+
+def test_a_connection_of_asyncio_that_was_lost_is_made_anew():
+    async def main() -> None:
+        with EmbeddedServer() as server:
+            async with redis.asyncio.Redis.from_pool(async_pool(server.url)) as client:
+                for _ in range(3):
+                    await client.ping()
+                    server.client().client_kill_filter(_type="normal", skipme=True)
+                    assert await client.ping()
+
+    asyncio.run(main())
+
+
+def test_a_client_says_how_often_its_own_requests_are_sent_again():
+    connections = pool("redis://127.0.0.1:1", retry=Retry(NoBackoff(), 7))
+    assert connections.make_connection().retry.get_retries() == 7

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
@@ -28,12 +29,12 @@ from streamd.clients.mqtt.store import share_records
 from streamd.clients.mqtt.store.confirming import linked
 from streamd.clients.mqtt.store.link import StoreFault, Words, encode
 from streamd.clients.mqtt.store.link import Target as StoreTarget
+from streamd.clients.mqtt.store.patience import patiently
 from streamd.clients.mqtt.store.positions import Place, key_of
 from streamd.clients.mqtt.store.records import Record, Shared
 from streamd.clients.mqtt.store.share_records import consumer_name, share_name
 from streamd.clients.sentinels import async_pool
 from streamd.clients.topics import shares
-from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.entry_ids import format_id
 from streamd.clients.topics.filters import names_for
 from streamd.clients.topics.reading import Start
@@ -169,8 +170,8 @@ class Shares:
         self, log: OpenLog, name: str, filter: str, is_ordered: bool, start: Start = "latest"
     ) -> shares.Member:
         lease_ms = self.gateway.limits.share_lease_ms
-        steps = shares.join(log.handle, name, filter, start, "gateway", lease_ms, is_ordered)
-        return await run_async(self.client, steps)
+        joining = partial(shares.join, log.handle, name, filter, start, "gateway", lease_ms, is_ordered)
+        return await patiently(self.client, joining)
 
     async def join_log(self, log: OpenLog, group: Group, start: Start = "latest") -> shares.Member:
         """Return a group's shared replay of a log, which begins at the start if the log has no such replay."""
@@ -405,7 +406,7 @@ class Shares:
             self.forget(group)
         for log in self._logs_of(share_of(text)[1]):
             try:
-                await run_async(self.client, shares.drop_share(log.handle, name))
+                await patiently(self.client, partial(shares.drop_share, log.handle, name))
             except ValueError:
                 continue  # it has none
         await self.link.demand(*share_records.forgetting(name))

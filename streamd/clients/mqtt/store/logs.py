@@ -2,23 +2,20 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import redis.asyncio
-import redis.exceptions
 
+from streamd.clients.mqtt.store.patience import patiently
 from streamd.clients.topics import administration, layout, retention
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.filters import check_topic
 from streamd.clients.topics.handle import Handle, refresh
 from streamd.clients.topics.messages import pack
-from streamd.clients.topics.steps import Steps
 
 DEFAULT_LOG = "mqtt"
 RETENTION_S = 86_400
-_RETRY_S: Final = 0.2
-Result = TypeVar("Result")
 
 
 class LogSettings(NamedTuple):
@@ -130,7 +127,7 @@ class OpenLog:
     async def refresh(self) -> bool:
         """Read the log's settings again; return whether it has a new generation. Raises: LogDropped."""
         before = self.generation.number
-        await self._patiently(lambda: refresh(self.handle))
+        await patiently(self._client, lambda: refresh(self.handle))
         self._take()
         return self.generation.number != before
 
@@ -150,16 +147,8 @@ class OpenLog:
         await asyncio.shield(raising)
 
     async def _raise_version(self, version: int) -> None:
-        await self._patiently(lambda: administration.raise_version(self.handle, version))
+        await patiently(self._client, lambda: administration.raise_version(self.handle, version))
         self.version = self.handle.meta.version
-
-    async def _patiently(self, steps: Callable[[], Steps[Result]]) -> Result:
-        """Wait for a store that is away, as messages do."""
-        while True:
-            try:
-                return await run_async(self._client, steps())
-            except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
-                await asyncio.sleep(_RETRY_S)
 
 
 async def open_log(client: redis.asyncio.Redis, settings: LogSettings) -> OpenLog:
