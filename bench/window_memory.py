@@ -3,7 +3,8 @@
 python -m bench.window_memory [--form pure|compiled|redis] [--iids 1000000] [--turned-over 2.5]
 
 Windows are filled to their size, and then with so many times as many new IDs: in use for a while they take more than
-when they are new. A run of all rows on all servers writes bench/results/windows.json and the tables of docs.
+when they are new. Each line has Pss_Anon and what MEMORY USAGE says, also for each type of values. A run of all rows on
+all servers writes bench/results/windows.json and the tables of docs.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from bench.progress import said
 from bench.servers import IDEMPOTENT, KINDS, Target, all_kinds
 from bench.small_memory import TURNED_OVER, window_bytes
 from bench.table import RESULTS
+from bench.type_memory import TYPE_ROWS, beside, usage
 from scripts import tables_idempotence, tables_speed
 
 # How many producers, and of how many bytes an ID is; None: made by IDMPAUTO.
@@ -37,11 +39,12 @@ STREAMS = 20_000
 
 def bytes_of_an_iid(
     kind: str, producers: int, iids: int, length: int | None, turned_over: float, iids_max: int
-) -> float:
-    """Return the growth of the server's memory per idempotent ID, producers included."""
+) -> tuple[float, float]:
+    """Return the growth of the server's memory per idempotent ID, producers included, and what MEMORY USAGE says."""
     producers = max(1, min(producers, iids_max // iids))
-    with Target(kind) as target:
-        return window_bytes(target, 1, producers, iids, turned_over, length) / (producers * iids)
+    with Target(kind) as target, target.connect() as sock:
+        grown = window_bytes(target, 1, producers, iids, turned_over, length)
+        return grown / (producers * iids), usage(sock, "s0") / (producers * iids)
 
 
 def bytes_of_a_stream(kind: str, streams: int) -> float:
@@ -74,8 +77,11 @@ def main() -> None:
     for producers, iids, length in ROWS:
         figures = {}
         for kind in kinds:
-            with said(f"windows: {producers:,} x {iids:,} of {length or 'IDMPAUTO'} on {kind}"):
-                figures[kind] = bytes_of_an_iid(kind, producers, iids, length, arguments.turned_over, arguments.iids)
+            name = f"windows: {producers:,} x {iids:,} of {length or 'IDMPAUTO'} on {kind}"
+            with said(name):
+                grown, told = bytes_of_an_iid(kind, producers, iids, length, arguments.turned_over, arguments.iids)
+            figures[kind] = grown
+            print(beside(name, grown, told), flush=True)
         rows.append(
             {
                 "producers": max(1, min(producers, arguments.iids // iids)),
@@ -84,6 +90,9 @@ def main() -> None:
                 "figures": figures,
             }
         )
+    for kind in kinds:
+        for row in TYPE_ROWS:
+            print(beside(f"{row.name} on {kind}", *row.measure(kind)), flush=True)
     streams = max(100, min(STREAMS, arguments.iids // 50))
     found = {
         "about": {

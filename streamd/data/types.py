@@ -16,7 +16,8 @@ from streamd.data.encodings import (
 from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
 from streamd.data.member_set import MemberSet
-from streamd.data.sorted_set import LISTED_MEMBERS_MAX, SortedSet
+from streamd.data.sizes import hash_bytes, list_bytes, set_bytes, sorted_set_bytes, stream_bytes, string_bytes
+from streamd.data.sorted_set import SortedSet
 from streamd.data.timed_hash import TimedHash, times_of
 from streamd.stream.stream import Stream
 
@@ -26,9 +27,8 @@ E = TypeVar("E")
 
 KeyValue = bytes | GrowingString | Hash | ElementList | MemberSet | SortedSet | Stream
 
-# What a Python bytes object, a container, and a row of one take beside their contents.
+# What a Python bytes object, and a row of a container take beside their contents, where that is to be bounded.
 BYTES_OVERHEAD: Final = 33
-_CONTAINER_OVERHEAD: Final = 64
 ROW_OVERHEAD: Final = 100
 # So many elements are said in one command: that takes a few ten microseconds.
 _ELEMENTS_AT_ONCE: Final = 64
@@ -100,15 +100,11 @@ def _set_string(key: bytes, value: bytes | GrowingString) -> Iterator[list[bytes
     yield [b"SET", key, _plain_string(value)]
 
 
-def _string_memory_bytes(value: bytes | GrowingString, samples: int) -> int:
-    return BYTES_OVERHEAD + (len(value) if isinstance(value, bytes) else value.memory_bytes)
-
-
 STRING: Final[ValueType[bytes, bytes | GrowingString]] = ValueType(
     "string",
     bytes,
     encoding=string_encoding,
-    memory_bytes=_string_memory_bytes,
+    memory_bytes=string_bytes,
     elements=lambda value: 1,
     commands=_set_string,
     copy=_plain_string,
@@ -123,21 +119,6 @@ def _parts(elements: Iterable[E]) -> Iterator[list[E]]:
         yield part
 
 
-def _words_bytes(words: Iterable[bytes], count: int, samples: int) -> int:
-    """Return the size of this many words in bytes, estimated from the first `samples` of them, with 0 from all."""
-    if not samples or count <= samples:
-        return sum(map(len, words))
-    return sum(map(len, islice(words, samples))) * count // samples
-
-
-def _hash_memory_bytes(value: Hash, samples: int) -> int:
-    count = len(value)
-    words = _words_bytes(value, count, samples) + _words_bytes(value.values(), count, samples)
-    rows = len(value) * (ROW_OVERHEAD + 2 * BYTES_OVERHEAD)
-    # A time is a row, a number and a row of a heap.
-    return _CONTAINER_OVERHEAD + words + rows + len(times_of(value)) * (2 * ROW_OVERHEAD + BYTES_OVERHEAD)
-
-
 def _set_fields(key: bytes, value: Hash) -> Iterator[list[bytes]]:
     for pairs in _parts(value.items()):
         yield [b"HSET", key, *(word for pair in pairs for word in pair)]
@@ -150,18 +131,13 @@ HASH: Final[ValueType[Hash, Hash]] = ValueType(
     "hash",
     Hash,
     encoding=hash_encoding,
-    memory_bytes=_hash_memory_bytes,
+    memory_bytes=hash_bytes,
     elements=lambda value: len(value) + len(times_of(value)),
     commands=_set_fields,
     copy=lambda value: value.copy(),
     also=(TimedHash,),
     plain=lambda value: value,
 )
-
-
-def _elements_memory_bytes(value: ElementList | MemberSet, samples: int) -> int:
-    count = len(value)
-    return _CONTAINER_OVERHEAD + _words_bytes(value, count, samples) + count * (ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
 def _elements_added(name: bytes, key: bytes, value: ElementList | MemberSet) -> Iterator[list[bytes]]:
@@ -173,7 +149,7 @@ LIST: Final[ValueType[ElementList, ElementList]] = ValueType(
     "list",
     ElementList,
     encoding=list_encoding,
-    memory_bytes=_elements_memory_bytes,
+    memory_bytes=list_bytes,
     elements=len,
     commands=lambda key, value: _elements_added(b"RPUSH", key, value),
     copy=ElementList.copy,
@@ -183,18 +159,11 @@ SET: Final = ValueType(
     "set",
     MemberSet,
     encoding=set_encoding,
-    memory_bytes=_elements_memory_bytes,
+    memory_bytes=set_bytes,
     elements=len,
     commands=lambda key, value: _elements_added(b"SADD", key, value),
     copy=MemberSet.copy,
 )
-
-
-def _sorted_set_memory_bytes(value: SortedSet, samples: int) -> int:
-    # A float takes 24 bytes, its place in the order 8, of a large set 20.
-    each = ROW_OVERHEAD + BYTES_OVERHEAD + 24 + (8 if len(value) <= LISTED_MEMBERS_MAX else 20)
-    count = len(value)
-    return 2 * _CONTAINER_OVERHEAD + _words_bytes(value.scores, count, samples) + count * each
 
 
 def _add_members(key: bytes, value: SortedSet) -> Iterator[list[bytes]]:
@@ -206,15 +175,11 @@ SORTED_SET: Final = ValueType(
     "zset",
     SortedSet,
     encoding=sorted_set_encoding,
-    memory_bytes=_sorted_set_memory_bytes,
+    memory_bytes=sorted_set_bytes,
     elements=len,
     commands=_add_members,
     copy=SortedSet.copy,
 )
-
-
-def _stream_memory_bytes(value: Stream, samples: int) -> int:
-    return value.log.memory_bytes + value.idmp.iids_tracked * (2 * ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
 def _stream_elements(value: Stream) -> int:
@@ -226,7 +191,7 @@ STREAM: Final = ValueType(
     "stream",
     Stream,
     encoding=lambda key, value, bound: b"stream",
-    memory_bytes=_stream_memory_bytes,
+    memory_bytes=stream_bytes,
     elements=_stream_elements,
     commands=None,
     copy=Stream.copy,

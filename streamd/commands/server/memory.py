@@ -4,7 +4,8 @@ from streamd.base.errors import SyntaxError_
 from streamd.base.heap import give_back
 from streamd.catalog import Context, answer, command, container
 from streamd.catalog.arguments import Arguments
-from streamd.data.types import BYTES_OVERHEAD, ROW_OVERHEAD, type_of
+from streamd.data.sizes import ROW_BYTES, word_bytes
+from streamd.data.types import ROW_OVERHEAD, type_of
 from streamd.resp.types import Reply, Verbatim
 
 _SPECIAL = "nondeterministic_output request_policy:all_shards response_policy:special"
@@ -49,7 +50,7 @@ def memory_usage(context: Context, args: list[bytes]) -> Reply:
     value = context.db.peek(args[2])
     if value is None:
         return None
-    return type_of(value).memory_bytes(value, samples) + BYTES_OVERHEAD + len(args[2]) + ROW_OVERHEAD
+    return type_of(value).memory_bytes(value, samples) + word_bytes(len(args[2])) + ROW_BYTES
 
 
 @command(

@@ -12,6 +12,7 @@ _NO_PENDING: Final = PendingEntries()
 
 # About how much memory a consumer, or a group, takes.
 CONSUMER_BYTES: Final = 300
+GROUP_BYTES: Final = 150
 
 # Of the consumers of a group: name, consumer, seen_ms, active_ms and pending.
 ConsumerColumns = tuple[list[bytes], list[Consumer], list[int], list[int | None], list[int]]

@@ -38,6 +38,11 @@ __all__ = [
 # About how much memory one entry takes.
 PENDING_BYTES: Final = 50
 
+# What a chunk takes beside its columns: its rows in lists, in that of its consumer, too, and in a heap.
+_CHUNK_BYTES: Final = 200
+# So many chunks, or twice as many, are looked at to estimate the memory of all.
+_SAMPLE: Final = 16
+
 # For less entries ints are as quick as runs.
 RUNS_MIN: Final = 16
 
@@ -68,6 +73,13 @@ class PendingEntries(PendingByAge):
         self._lent: Lent | None = None
         self.nacked = _NO_NACKED
         self._oldest = self._released = None
+
+    def memory_bytes(self) -> int:
+        """Return about how many bytes the entries take, from a sample of the chunks."""
+        chunks = self._chunks
+        some = chunks[:: max(1, len(chunks) // _SAMPLE)]
+        each = sum([chunk.memory_bytes() for chunk in some])
+        return len(chunks) * _CHUNK_BYTES + (each * len(chunks) // len(some) if some else 0)
 
     def __bool__(self) -> bool:
         return len(self) > 0

@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import compress, repeat
+from sys import getsizeof
 from typing import Final
 
 from streamd.stream.groups.chunk_ids import ChunkIds
@@ -21,6 +22,10 @@ PendingEntry = tuple[int, "Consumer | None", int, int]
 
 # Several pending entries as columns: a list with a value for each, or, except for IDs, the one value of all.
 PendingColumns = tuple[ChunkIds, "list[Consumer | None] | Consumer | None", list[int] | int, list[int] | int]
+
+# Of an ID and of a time, as objects.
+_ID_BYTES: Final = 48
+_INT_BYTES: Final = 32
 
 # The empty list that consumers without pending entries share.
 _NO_CHUNKS: Final[list[int]] = []
@@ -113,6 +118,21 @@ class Chunk(ChunkIds):
         self.times: int | list[int] = time_ms
         self.counts: int | list[int] = count
         self.noted_ms: int | None = None
+
+    def memory_bytes(self) -> int:
+        """Return about how many bytes the chunk takes."""
+        size = getsizeof(self) + getsizeof(self.stamps)
+        if isinstance(self.stamps, list):
+            size += _ID_BYTES * len(self.stamps)
+        if not isinstance(self.seqs, int | None):
+            size += getsizeof(self.seqs)
+        if isinstance(self.owners, list):
+            size += getsizeof(self.owners)
+        if isinstance(self.times, list):
+            size += getsizeof(self.times) + _INT_BYTES * len({*map(id, self.times)})
+        if isinstance(self.counts, list):
+            size += getsizeof(self.counts)
+        return size if self.held is None else size + getsizeof(self.held)
 
     def copy(self) -> "Chunk":
         """Return a copy to change in place of this chunk; the consumers are not updated."""
