@@ -25,6 +25,7 @@ from spark_source.errors import BadRow, OptionError
 from spark_source.values.json_read import is_nested
 from spark_source.values.json_write import json_texts, time_texts
 from spark_source.values.named_rows import shown_row
+from spark_source.values.plain import plain_batch
 from spark_source.values.schema import RESERVED, unusable
 
 SOURCE_COLUMN = "_stream"  # where a row was read, see `schema.RESERVED`: never a field
@@ -117,6 +118,7 @@ class RowEncoder:
         for start in range(0, batch.num_rows, step):
             piece = batch.slice(start, step)
             try:
+                piece = plain_batch(piece)
                 rows = self._encode(piece)
             except UNWRITABLE as error:
                 raise self._named(piece, error) from None

@@ -89,3 +89,25 @@ def test_a_stream_of_structs_is_copied_by_a_query(
         {"id": i.decode(), "all": {k.decode(): v.decode() for k, v in e.items()}} for i, e in streamd.xrange("in")
     ]
     assert [json.loads(entry[b"e"]) for _, entry in streamd.xrange("out")] == wanted
+
+
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_rows_are_written_alike_with_large_arrow_types(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, large: str
+) -> None:
+    rows = spark.sql(
+        """SELECT X'00FF' AS raw, 'é' AS text, map('k', X'FE') AS fields, map('a', array('x', null)) AS m,
+           named_struct('t', 'y', 'b', X'01') AS s"""
+    )
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
+    try:
+        for columns, form in ((["raw", "text", "fields"], "text"), (["raw", "text", "m", "s"], "json")):
+            out = rows.select(columns).write.format("streamd").options(port=streamd_port, stream=form, valueFormat=form)
+            out.mode("append").save()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+
+    text = "é".encode()
+    assert [entry for _, entry in streamd.xrange("text")] == [{b"raw": b"\0\xff", b"text": text, b"k": b"\xfe"}]
+    nested = {b"m": b'{"a":["x",null]}', b"s": b'{"t":"y","b":"AQ=="}'}
+    assert [entry for _, entry in streamd.xrange("json")] == [{b"raw": b"\0\xff", b"text": text, **nested}]
