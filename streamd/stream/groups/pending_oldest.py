@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.groups.pending_chunk import Chunk, PendingEntry
+from streamd.stream.groups.pending_chunk import TIME_MIN, Chunk, PendingEntry
 from streamd.stream.groups.pending_slices import PendingInSlices
 
 # So many more than half of the rows in the heap of the oldest deliveries may be of removed chunks.
@@ -116,7 +116,7 @@ class PendingByAge(PendingInSlices):
         opened: dict[int, Chunk] = {}
         kept_ms: dict[int, int] = {}  # by chunk: the earliest time of an entry that is there
         candidates: list[tuple[int, int, int]] = []
-        reached_ms: int | None = None
+        reached_ms = TIME_MIN
         try:
             while len(chosen) < wanted:
                 self._open_oldest(opened, candidates, until_ms, first_id)
@@ -132,10 +132,11 @@ class PendingByAge(PendingInSlices):
             for low, chunk in opened.items():
                 noted_ms, chunk.noted_ms = chunk.noted_ms, None
                 assert noted_ms is not None
-                if reached_ms is not None and chunk.id_at(-1) <= last_id:
-                    noted_ms = chunk.oldest_ms(min(reached_ms, kept_ms.get(low, reached_ms)))
-                if noted_ms is not None:
-                    self._note_time(noted_ms, chunk)
+                if chunk.id_at(-1) <= last_id:
+                    noted_ms = max(noted_ms, min(reached_ms, kept_ms.get(low, reached_ms)))
+                next_ms = chunk.oldest_ms(noted_ms)
+                if next_ms is not None:
+                    self._note_time(next_ms, chunk)
         entries = [self.get(entry_id) for entry_id in chosen]
         return [entry for entry in entries if entry is not None]
 
