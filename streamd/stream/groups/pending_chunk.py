@@ -124,8 +124,9 @@ class Chunk(ChunkIds):
         size = getsizeof(self) + getsizeof(self.stamps)
         if isinstance(self.stamps, list):
             size += _ID_BYTES * len(self.stamps)
-        if not isinstance(self.seqs, int | None):
-            size += getsizeof(self.seqs)
+        seqs = self.seqs
+        if seqs is not None and not isinstance(seqs, int):
+            size += getsizeof(seqs)
         if isinstance(self.owners, list):
             size += getsizeof(self.owners)
         if isinstance(self.times, list):
