@@ -72,12 +72,14 @@ def test_the_version_before_refuses_it(version_before: Path, directory: Path):
 
 
 def test_a_rewrite_without_segment_files_leaves_none(directory: Path):
-    for memory in ("0", "16mb"):
-        with ServerProcess(directory, "--stream-memory", memory) as server:
-            client = redis.Redis(port=server.port)
-            assert client.xrange("s") == ENTRIES
-            client.save()
-        assert [path.name for path in directory.glob("appendonlydir/*.seg")] == []
+    with ServerProcess(directory, "--stream-memory", "0") as server:
+        client = redis.Redis(port=server.port)
+        assert client.xrange("s") == ENTRIES
+        client.save()
+        while list(directory.glob("appendonlydir/*.seg")):
+            client.ping()
+    with ServerProcess(directory, "--stream-memory", "0") as server:
+        assert redis.Redis(port=server.port).xrange("s") == ENTRIES
 
 
 def test_a_start_without_the_option_goes_on_with_the_files(directory: Path):
