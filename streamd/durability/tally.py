@@ -54,9 +54,9 @@ class Tally:
 
     def keys(self) -> str:
         """Return the first keys, each with its number of records."""
-        shown = [f"{shown(key)} ({count})" for key, count in list(self._keys.items())[:_KEYS_SHOWN_MAX]]
-        more = len(self._keys) - len(shown)
-        return ", ".join([*shown, f"and {more} more"] if more else shown)
+        keys = [f"{shown(key)} ({count})" for key, count in list(self._keys.items())[:_KEYS_SHOWN_MAX]]
+        more = len(self._keys) - len(keys)
+        return ", ".join([*keys, f"and {more} more"] if more else keys)
 
 
 def commands_of(piece: Bare | Parsed) -> Iterable[list[bytes]]:
