@@ -101,6 +101,15 @@ def test_retention_is_exact(server, log):
     assert payloads(replay(log)) == ["2"] * 3
 
 
+def test_a_log_that_no_client_serves_keeps_messages_past_the_retention(server, log):
+    publish(log, [1, 2])
+    reader = log.iterator()
+    server.advance(seconds=10 * 86_400)
+    assert sum(log.info()["generations"][0]["entries"]) == 6
+    assert len(log.next(reader, 10).entries) == 6
+    assert log.retain() == 6
+
+
 def test_retention_drops_old_generations_of_which_nothing_is_left(server, log):
     publish(log, [1])
     inside = log.next(log.iterator(), 1).iterator

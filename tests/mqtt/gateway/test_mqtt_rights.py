@@ -290,3 +290,45 @@ def test_what_a_member_may_not_read_any_more_is_not_sent_again(store, tmp_path, 
                 assert await part.pending_of(member.consumer) == member.flying == {}
 
     asyncio.run(main())
+
+
+STATE = b"$SYS/broker/connection/hub/state"
+ACL_OF_BRIDGES = (
+    "topic readwrite #\nuser ann\ntopic write $SYS/broker/connection/hub/state\nuser bob\ntopic readwrite #\n"
+)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_the_state_of_a_bridge_is_written_as_a_will_or_retained_by_users_whose_rights_name_it(
+    streamd_store, files, version
+):
+    files["acl_file"].write_text(ACL_OF_BRIDGES)
+
+    def will(topic):
+        return p.Will(topic, b"0", 1, True)
+
+    async def refused(gateway, user, topic):
+        device = await Device(version).open(gateway.port)
+        device.send(p.Connect(version, user, True, username=user, password=user[:1].encode(), will=will(topic)))
+        return (await device.expect(p.Connack)).reason
+
+    async def main():
+        async with running(streamd_store, **files) as gateway:
+            ann = await come(gateway, "ann", version=version, will=will(STATE))
+            assert (await ann.publish(STATE, b"1", 1, retain=True)).reason == 0
+            assert (gateway.retained._tree.get(STATE).payload, gateway.counters.publishes_refused) == (b"1", 0)
+            for topic, retain in (
+                (STATE, False),
+                (b"$SYS/broker/uptime", True),
+                (b"$SYS/broker/connection/x/state", True),
+            ):
+                await ann.publish(topic, b"1", 1, retain=retain)
+            bob = await come(gateway, "bob", version=version)
+            await bob.publish(STATE, b"2", 1, retain=True)
+            assert gateway.counters.publishes_refused == 4
+            not_authorized = 5 if version == 4 else Reason.NOT_AUTHORIZED
+            assert await refused(gateway, "bob", STATE) == not_authorized
+            assert await refused(gateway, "ann", b"$SYS/broker/uptime") == not_authorized
+            assert gateway.retained._tree.get(STATE).payload == b"1"
+
+    asyncio.run(main())

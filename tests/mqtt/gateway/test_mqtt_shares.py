@@ -535,3 +535,16 @@ def test_a_group_goes_on_in_the_next_generation_of_its_log(store):
             assert [Counter(one) for one in got] == [numbers(23)] * 2
 
     asyncio.run(main())
+
+
+def test_topics_with_a_dollar_in_between_hold_up_no_message_of_a_group_of_all_topics(streamd_store):
+    async def main():
+        async with running(streamd_store, shards=1, limits=Limits(share_lease_ms=3_600_000)) as gateway:
+            device = await connect(gateway.port, "d", properties={Property.RECEIVE_MAXIMUM: 2})
+            await device.subscribe(p.Subscription("$share/g/#", 1))
+            publisher = await connect(gateway.port, "publisher")
+            states = [p.Publish(b"$SYS/broker/connection/hub/state", b"1", retain=True)] * 3
+            publisher.send(*[one for number in range(9) for one in (*states, p.Publish(b"t", b"%d" % number, 0))])
+            assert [(await device.receive()).payload for _ in range(9)] == [b"%d" % number for number in range(9)]
+
+    asyncio.run(main())

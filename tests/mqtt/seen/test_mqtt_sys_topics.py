@@ -92,6 +92,15 @@ def test_no_client_publishes_there(running: Gateway):
         assert client.publish("$SYS/broker/uptime", b"never") == 0x90
 
 
+def test_no_value_of_a_gateway_is_the_state_of_a_bridge(running: Gateway):
+    with running.client("hub") as client:
+        client.publish("$SYS/broker/connection/hub/state", b"1", retain=True)
+        values = values_of(client)
+        found = [name for name in values if name.startswith("$SYS/broker/connection/")]
+        assert (found, values[found[0]]) == (["$SYS/broker/connection/hub/state"], "1")
+        client.publish(found[0], b"", retain=True)
+
+
 def test_no_log_has_them_and_no_limit_of_retained_messages_counts_them():
     with EmbeddedServer(Clock()) as server, gateway(server.url, "--retained-max", "1") as one:
         with one.client("c") as client:

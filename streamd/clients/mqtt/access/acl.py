@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streamd.clients.mqtt.access.rule_files import BLANKS, FileFault, lines_of, shown
-from streamd.clients.topics.filters import TopicFilter, parse_filter
+from streamd.clients.mqtt.codec.names import is_of_server
+from streamd.clients.topics.filters import TopicFilter
 
 # Decisions that one client's rights keep, for reading and for writing each: 0.1 MB where a client has that many topics.
 DECISIONS_MAX: Final = 1_000
@@ -35,7 +36,6 @@ LEVELS_MAX: Final = 201  # as in mosquitto; a search for topics takes time by th
 
 _KINDS: Final = ("read", "write", "readwrite", "deny")
 _PLACEHOLDER = re.compile("%[cu]")
-_STATE_OF_BRIDGE: Final = parse_filter("$SYS/broker/connection/+/state")
 _SHARED: Final = "$share/"
 # A level that no rule names: no text of a rule has a NUL.
 _ANY_LEVEL: Final = "\0"
@@ -159,7 +159,7 @@ class ClientRights:
     def _look_up(self, topic: bytes, *, is_write: bool) -> bool:
         if topic.startswith(b"$share"):
             return False
-        if is_write and topic.startswith(b"$SYS") and not _STATE_OF_BRIDGE.matches(topic):
+        if is_write and topic.startswith(b"$SYS") and is_of_server(topic):
             return False
         if self._rights.allows_all:
             return True

@@ -2,13 +2,14 @@
 
 from streamd.clients.mqtt.codec.faults import against_protocol, malformed
 from streamd.clients.mqtt.codec.fields import text_of
-from streamd.clients.topics.filters import levels_of
+from streamd.clients.topics.filters import levels_of, parse_filter
 
 # Names that need no second look; a server with more topics looks again now and then. Longer ones are always looked at,
 # so that nobody makes a server hold many of 64 KiB.
 KNOWN_MAX = 10_000
 KNOWN_BYTES_MAX = 256
 _SHARE = "$share/"
+_STATE_OF_BRIDGE = parse_filter("$SYS/broker/connection/+/state")
 known_topics: dict[bytes, bytes] = {}
 
 
@@ -27,6 +28,11 @@ def checked_topic(topic: bytes) -> bytes:
             known_topics.clear()
         known_topics[topic] = topic
     return topic
+
+
+def is_of_server(topic: bytes) -> bool:
+    """Return whether a topic begins with `$`, and is not the one in which a bridge says whether it is connected."""
+    return topic[:1] == b"$" and not _STATE_OF_BRIDGE.matches(topic)
 
 
 def share_of(text: str) -> tuple[str | None, str]:

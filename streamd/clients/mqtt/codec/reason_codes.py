@@ -75,8 +75,9 @@ _PUBLISHED = frozenset({0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})
 _RELEASED = frozenset({0x00, 0x92})
 # The codes of each packet that has any, by its sender where that matters.
 FROM_CLIENT: dict[PacketType, frozenset[int]] = {
-    # A client's PUBACK says nothing of subscribers: 0x10 is the server's.
-    PacketType.PUBACK: _PUBLISHED - {0x10},
+    # 0x10 is the server's, as a client knows nothing of subscribers. A bridge of mosquitto sends it in PUBACK, and only
+    # there, when nobody at its side has subscribed to a message: so it is taken.
+    PacketType.PUBACK: _PUBLISHED,
     PacketType.PUBREC: _PUBLISHED - {0x10},
     PacketType.PUBREL: _RELEASED,
     PacketType.PUBCOMP: _RELEASED,

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
+from streamd.clients.mqtt.codec.names import is_of_server
 from streamd.clients.mqtt.codec.packets import Connack, Connect
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
@@ -98,7 +99,7 @@ class Connecting:
             rights = await self._admit(connection, packet, client_id)
             if packet.will is not None and not rights.may_write(packet.will.topic):
                 raise Refused(Reason.NOT_AUTHORIZED, "no right to publish to the will's topic")
-            if packet.will is not None and packet.will.topic[:1] == b"$":
+            if packet.will is not None and is_of_server(packet.will.topic):
                 raise Refused(Reason.TOPIC_NAME_INVALID, "a will to a topic with $")
             if packet.will is not None and len(gateway.wills.held) >= gateway.limits.wills_max:
                 raise Refused(

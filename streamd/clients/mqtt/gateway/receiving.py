@@ -7,7 +7,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streamd.clients.mqtt.codec.names import share_of
+from streamd.clients.mqtt.codec.names import is_of_server, share_of
 from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Properties, Puback, Publish, Pubrec
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
@@ -87,7 +87,7 @@ class Receiving:
                 if arrival is Arrival.REPEATED:
                     connection.acknowledge(PacketType.PUBREC, packet.packet_id)
                 return
-        if topic[:1] == b"$":
+        if topic[:1] == b"$" and (is_of_server(topic) or not packet.retain):
             self._refuse(connection, packet, Reason.TOPIC_NAME_INVALID, "topics with $ are the server's")
         elif not session.rights.may_write(topic):
             self._refuse(connection, packet, Reason.NOT_AUTHORIZED, "no right to publish to this topic")

@@ -439,13 +439,15 @@ class UnorderedPart(Part):
         for key, entries in reply or ():
             found.append(((reading.number, keys[key]), [(one[0], one[1]) for one in entries]))
             numbers[keys[key]] = len(entries)
+        taken = self._sorted(member, found)
+        # (Of those that no member gets, such as topics that begin with $, the tail has counted none.)
+        is_exact = self._is_exact and len(taken) == sum(numbers.values())
         for shard, number in numbers.items():
             # A server that filters ends a search after some time; only a reply without an entry says that it was done.
             is_at_end = not found or (not self._is_filtered and number < count)
-            expected = chosen[shard] if self._is_exact else None
+            expected = chosen[shard] if is_exact else None
             if not is_at_end and (expected is None or expected > number):
                 self._add(shard, None if expected is None else expected - number)
-        taken = self._sorted(member, found)
         self._coming = max(0, self._coming - len(taken))
         if not self._is_exact and found:
             self._scan = 0 if taken else min(_SCAN_MAX, max(PACK, self._scan * 2))
