@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
-from bench import table
+from bench import mqtt_large, table
 from bench.mqtt_brokers import FAST, PLAIN, PURE, Broker, kinds, running
 from bench.mqtt_rows import FIGURES, ROWS, Row, Wanted
 from bench.progress import said
@@ -25,6 +25,7 @@ TIMEOUT_S = 600
 EXIT_LOST = 1
 _COLUMNS = ("CPU", "messages/s", "in + out per core", "PUBACK mean", "PUBACK p99", "delivery mean", "delivery p99")
 _OF_IDLE = ("memory of a client", "idle CPU", "CPU of a connect")
+_OF_OTHERS = ("round trip",)
 
 # The figures of one turn by their names; of a row, by kind of broker, a round at a time; of all rows.
 Turn = dict[str, float]
@@ -34,6 +35,8 @@ Rows = dict[str, Found]
 
 def turn(broker: Broker, words: Sequence[str], seconds: float) -> Turn:
     """Run the load generator once. Lost, duplicated and misordered messages are figures, too."""
+    if words[0] == mqtt_large.WORD:
+        return mqtt_large.turn(broker.port, seconds)
     command = [sys.executable, "-m", "streamd.clients.mqtt.bench", *words, "--port", str(broker.port), "--json"]
     command += ["--seconds", str(seconds)]
     for process in broker.processes:
@@ -76,7 +79,7 @@ def _measure_row(row: Row, brokers: Sequence[Broker], rounds: int, seconds: floa
             with said(f"{row.name}, round {number + 1} of {rounds} on {kind}"), ExitStack() as stack:
                 broker = next((one for one in brokers if one.kind == kind), None)
                 if broker is None:
-                    broker = stack.enter_context(running(kind, row.options))
+                    broker = stack.enter_context(running(kind, row.options, row.gateway))
                 found[kind].append(turn(broker, row.words, seconds))
     return found
 
@@ -132,7 +135,7 @@ def _text(value: float | None, unit: str = "") -> str:
 def side_by_side(rows: Rows) -> list[str]:
     """Return the figures of all brokers, as tables: of messages, and of idle clients."""
     lines = []
-    for names in (_COLUMNS, _OF_IDLE):
+    for names in (_COLUMNS, _OF_IDLE, _OF_OTHERS):
         some = {name: found for name, found in rows.items() if (names[0] in _any_turn(found))}
         if not some:
             continue
@@ -220,7 +223,7 @@ def run_mqtt(only: str, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[
 
 def _said(found: Found, kind: str) -> str:
     """Return a broker's figures of a row on one line."""
-    values = {name: figure(found, kind, name) for name in (*_COLUMNS, *_OF_IDLE)}
+    values = {name: figure(found, kind, name) for name in (*_COLUMNS, *_OF_IDLE, *_OF_OTHERS)}
     parts = [f"{name} {_text(value, FIGURES[name][2])}" for name, value in values.items() if value is not None]
     return ", ".join(parts)
 

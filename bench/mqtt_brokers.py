@@ -46,13 +46,13 @@ def kinds() -> list[str]:
 
 
 @contextmanager
-def running(kind: str, store_options: tuple[str, ...]) -> Iterator[Broker]:
+def running(kind: str, store_options: tuple[str, ...], gateway_options: tuple[str, ...] = ()) -> Iterator[Broker]:
     """Start a broker; it is ended, and its data removed, behind the block. store_options: of the gateway's store."""
     if kind in (PLAIN, PERSISTENT):
         with _mosquitto(kind) as broker:
             yield broker
         return
-    with Target(kind, store_options) as store, gateway_on(store) as broker:
+    with Target(kind, store_options) as store, gateway_on(store, gateway_options) as broker:
         yield Broker(kind, broker.port, [store.process.pid, *broker.processes])
 
 

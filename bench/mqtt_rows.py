@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from bench.mqtt_large import WORD as LARGE
 from bench.workloads import EVERYSEC
+from streamd.clients.mqtt.options import PACKET_BYTES_MOST
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -18,6 +20,7 @@ FIGURES: dict[str, tuple[str, float, str]] = {
     "CPU of a connect": ("connect_cpu_us", 1, "us"),
     "memory of a client": ("memory_client_bytes", 1, "B"),
     "idle CPU": ("cpu_cores", 100, "%"),
+    "round trip": ("round trip", 1, "ms"),
 }
 
 
@@ -40,7 +43,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Row:
-    """One load: the words of the load generator, the options of the store, and what is wanted.
+    """One load: the words of the load generator, the options of the store and the gateway, and what is wanted.
 
     fresh: each round needs brokers that have done nothing yet.
     """
@@ -50,6 +53,7 @@ class Row:
     wanted: tuple[Wanted, ...]
     options: tuple[str, ...] = ()
     fresh: bool = False
+    gateway: tuple[str, ...] = ()
 
 
 def _cpu(most: float, compiled: float | None = None) -> Wanted:
@@ -105,4 +109,12 @@ ROWS: tuple[Row, ...] = (
         fresh=True,
     ),
     Row("10,000 idle clients, keep alive 60 s", (*_IDLE, "--keep-alive", "60"), (), fresh=True),
+    # The largest value of --packet-bytes-max is the one at which another client waits no longer.
+    Row(
+        "a PINGREQ beside packets of the largest size",
+        (LARGE,),
+        (Wanted("round trip", most=250),),
+        fresh=True,
+        gateway=("--packet-bytes-max", str(PACKET_BYTES_MOST)),
+    ),
 )

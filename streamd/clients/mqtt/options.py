@@ -15,6 +15,9 @@ from streamd.clients.topics import layout
 
 _SECONDS_MAX: Final = 10**9  # of what has no other limit: thirty years
 _REPLICAS_MAX: Final = 100
+# The gateway and the store work on one packet at a time, and other clients wait meanwhile: at most 250 ms beside those
+# of this size, longer beside twice as large ones. With 256 MB the gateway lost its lease.
+PACKET_BYTES_MOST: Final = 16 * 2**20
 DIRECTORY: Final = "streamd-mqtt-data"
 # Each limit with its option, its bounds, and its help.
 _LIMITS: Final = {
@@ -28,7 +31,7 @@ _LIMITS: Final = {
     ),
     "receive_maximum": ("--receive-maximum", 1, 65_535, "messages of QoS 1 and 2 that a client may have under way"),
     "in_flight_max": ("--in-flight-max", 1, 65_535, "messages of QoS 1 and 2 that may be under way to a client"),
-    "packet_bytes_max": ("--packet-bytes-max", 1_024, 268_435_460, "bytes of the largest packet that is taken"),
+    "packet_bytes_max": ("--packet-bytes-max", 1_024, PACKET_BYTES_MOST, "bytes of the largest packet that is taken"),
     "topic_alias_max": ("--topic-alias-max", 0, 65_535, "topic aliases of a connection, in each direction"),
     "iid_bytes_max": ("--iid-bytes-max", 1, 65_535, "bytes of the longest `iid`"),
     "subscriptions_max": ("--subscriptions-max", 1, 10**9, "subscriptions of a client"),
@@ -40,6 +43,8 @@ _LIMITS: Final = {
 }
 
 
+# Why there is no more, where it is no limit of MQTT.
+_REASONS: Final = {"--packet-bytes-max": "; beside larger packets other clients wait for more than 250 ms"}
 # Each number of an application, likewise, with its metavar.
 _APPLICATIONS: Final = {
     "pack": ("--application-pack", 1, 65_535, "N", "messages of a pack; the next is sent when all are acknowledged"),
@@ -257,7 +262,8 @@ def limits_of(arguments: argparse.Namespace) -> Limits:
         option, least, most, _ = _LIMITS[one.name]
         value = getattr(arguments, one.name)
         if not least <= value <= most:
-            raise ValueError(f"{option} {value}: give a number from {least} to {most}")
+            reason = _REASONS.get(option, "") if value > most else ""
+            raise ValueError(f"{option} {value}: give a number from {least} to {most}{reason}")
         found[one.name] = value
     return Limits(**found)
 

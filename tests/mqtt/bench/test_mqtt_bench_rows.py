@@ -51,7 +51,7 @@ def test_every_target_names_a_figure_and_every_row_a_load():
     names = {row.name for row in ROWS}
     assert len(names) == len(ROWS)
     for row in ROWS:
-        assert row.words[0] in ("p2p", "in", "out", "idle")
+        assert row.words[0] in ("p2p", "in", "out", "idle", "large")
         for wanted in row.wanted:
             assert wanted.figure in FIGURES
             assert wanted.over is None or wanted.over in FIGURES

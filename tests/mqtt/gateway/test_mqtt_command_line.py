@@ -189,6 +189,7 @@ def test_logs_by_prefix_with_settings_of_their_own(streamd_store):
         (["--idempotent-content", "a/#/b=5"], 2, "--idempotent-content a/#/b=5"),
         (["--receive-maximum", "0"], 2, "--receive-maximum 0: give a number from 1 to 65535"),
         (["--packet-bytes-max", "5"], 2, "--packet-bytes-max 5"),
+        (["--packet-bytes-max", "16777217"], 2, "from 1024 to 16777216; beside larger packets other clients wait"),
         (["--sys-interval", "-1"], 2, "--sys-interval -1"),
         (["--password-file", "/nowhere/passwords"], 2, "/nowhere/passwords"),
         (["--acl-file", "/nowhere/acl"], 2, "/nowhere/acl"),
