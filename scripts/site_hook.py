@@ -29,7 +29,6 @@ ELSEWHERE = {
     "examples/README.md": "examples.md",
     "bench/NOTES.md": "notes.md",
     "bench/results/long.md": "results/long.md",
-    "bench/results/sessions.md": "results/sessions.md",
 }
 # Pictures beside the tables of the benchmark.
 PICTURES = {
@@ -37,7 +36,7 @@ PICTURES = {
     for file in sorted((ROOT / "bench" / "results").iterdir())
     if file.suffix in (".png", ".svg")
 }
-TITLES = {"results/long.md": "# All rows of the benchmark", "results/sessions.md": "# The rows of a broker's sessions"}
+TITLES = {"results/long.md": "# All rows of the benchmark"}
 # What a newcomer asks for comes before what only names it: the search shows ten pages at a time.
 FIRST_FOUND = ("idempotence.md", "start.md", "spark.md", "guarantees.md", "exactly-once.md")
 # Of Markdown: what is code, which is left alone, or a link; of HTML: an image.
