@@ -2,16 +2,16 @@
 
 python -m bench.proposal [--quick | --whole] [--sizes 16,64] [--operations N] [--runs N] [--only memory|rates]
 
-The proposal measured values of 8 to 512 B, windows of 10,000 names, and RSS over 2,000,000 requests. Here it is values of
-16 B to 4 KB and windows of 100; one client without a pipeline, which is redis-benchmark: each request waits for its reply. The
-client's and the kernel's time is in all figures, so they say how much slower a producer becomes, not the server's CPU
-(for that see bench/idempotent.py). The last twelve bytes of a value are random digits, as is the idempotent ID: none is
-a duplicate. A round runs the three kinds of XADD on each server, in an order that changes, on a stream that begins
-empty. Of the runs the middle eight tenths count. Averages and 99th percentiles are the client's, the latter in steps of
-8 us. Client and servers have a core each: on one and the same, or now here and now there, rates differ by a factor of
-three. (Where other programs compute, that takes very long; `--anywhere` lets the system choose.) RSS is that of servers
-that were started for it, one for each kind of XADD, behind as many XADDs in a pipeline. Memory of windows is the growth
-of Pss_Anon with many streams alike.
+The proposal measured values of 8 to 512 B, windows of 10,000 names, and RSS over 2,000,000 requests. Here it is values
+of 16 B to 4 KB and windows of 100; one client without a pipeline, which is redis-benchmark: each request waits for its
+reply. The client's and the kernel's time is in all figures, so they say how much slower a producer becomes, not the
+server's CPU (for that see bench/idempotent.py). The last twelve bytes of a value are random digits, as is the
+idempotent ID: none is a duplicate. A round runs the three kinds of XADD on each server, in an order that changes, on a
+stream that begins empty. Of the runs the middle eight tenths count. Averages and 99th percentiles are the client's,
+the latter in steps of 8 us. Client and servers have a core each: on one and the same, or now here and now there, rates
+differ by a factor of three. (Where other programs compute, that takes very long; `--anywhere` lets the system choose.)
+RSS is that of servers that were started for it, one for each kind of XADD, behind as many XADDs in a pipeline. Memory
+of windows is the growth of Pss_Anon with many streams alike.
 
 The figures go to bench/results/proposal.json (proposal-partial.json if a part was left out), the table into
 docs/idempotence.md. `--whole` sends the proposal's 2,000,000 requests in each run, by default of one size.
