@@ -133,7 +133,7 @@ def test_a_server_that_loads_its_journal_shows_the_role_that_it_will_take(tmp_pa
     # The note of a role stands at the beginning of what a rewrite has left.
     assert {fields["role"] for _, fields in seen[1:]} == {role}
     if role == "slave":
-        assert {fields["slave_repl_offset"] for _, fields in seen} == {"0"}
+        assert {fields["slave_repl_offset"] for _, fields in seen[1:]} == {"0"}
 
 
 def options(place, **more):
