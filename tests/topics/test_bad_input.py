@@ -137,11 +137,11 @@ def test_a_log_is_made_once_and_opened_when_it_is_there(client, log):
 
 
 def test_a_log_of_a_newer_version_is_left_alone(client, log):
-    client.hset("{log}:meta", "version", 3)
+    client.hset("{log}:meta", "version", 4)
     before = dump(client)
     for call in (lambda: TopicLog.open(client, "log"), log.iterator, log.retain, lambda: log.reconfigure(shards=2)):
         with pytest.raises(
-            ValueError, match=r"made by a newer version \(layout 3, this one knows 2\): upgrade streamd"
+            ValueError, match=r"made by a newer version \(layout 4, this one knows 3\): upgrade streamd"
         ):
             call()
     assert dump(client) == before
