@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 from streamd.base.errors import CommandError
 from streamd.clients.sessions import async_store, outbox
@@ -502,7 +503,7 @@ def test_faults2_1_5_requests_that_wait_end_with_a_flush_that_is_cancelled(monke
     monkeypatch.setattr(async_store, "exchange", never)
 
     async def main() -> None:
-        store = async_store.AsyncDeviceStore(None, flush_ms=10**6)
+        store = async_store.AsyncDeviceStore(redis.asyncio.Redis(), flush_ms=10**6)
         asked = [asyncio.ensure_future(store._run(Request())) for _ in range(3)]
         await asyncio.sleep(0)
         flush = asyncio.ensure_future(store.flush())
