@@ -4,7 +4,6 @@ import re
 from math import ceil, inf
 from typing import Final
 
-from streamd.base import long_double
 from streamd.base.errors import (
     CommandError,
     InvalidCursor,
@@ -87,6 +86,8 @@ def parse_wait_ms(word: bytes, now_ms: int) -> int:
     """
     if word.isdigit() and len(word) <= _SECONDS_DIGITS_MAX:
         return _within_time(int(word) * 1000, now_ms)
+    from streamd.base import long_double  # whole seconds, which most clients send, need no fractions
+
     try:
         wait_ms = ceil(long_double.rounded(long_double.number_of(word) * 1000))
     except NotFinite:
