@@ -46,7 +46,7 @@ def test_a_journal_cut_at_any_byte_has_whole_scripts(in_pipeline):
         server.end_turn()
         ends.append(len(server.disk.names[INCREMENT].data))
     found = set()
-    for length in range(ends[0], ends[-1] + 1, 1 if not in_pipeline else 3):
+    for length in [*range(ends[0], ends[-1], 1 if not in_pipeline else 3), ends[-1]]:
         engine = Restartable(cut_at(server.disk, length)).engine
         client = engine.connect()
 
