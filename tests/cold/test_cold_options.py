@@ -21,7 +21,7 @@ def test_sizes_that_it_takes(text, value):
     assert config.integer("stream-memory") == value
 
 
-@pytest.mark.parametrize("text", ["1", "16777215", "15mb", "-1", "much", ""])
+@pytest.mark.parametrize("text", ["1", "16777215", "15mb", "-1", "much"])
 def test_sizes_that_it_does_not_take(text):
     with pytest.raises(Exception, match="argument must be"):
         Config().set_all([("stream-memory", text)])
