@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spark_source.values.moments import BLANKS, days_of, micros_of
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")  # (Spark takes the digits of all scripts, too)
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
 _TIME = re.compile(
     r"(?:T|(?=[0-9]+:))([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?(?:[\x00-\x20\x7f]*([AaPp])[Mm])?"

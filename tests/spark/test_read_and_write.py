@@ -113,6 +113,7 @@ def test_writes_append_repeat_by_name_and_overwrite(
         "{out}:spark",
         "{out}:spark:stats",
         "{out}:spark:batches",
+        "{out}:spark:digests",
     }
 
 

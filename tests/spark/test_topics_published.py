@@ -23,6 +23,7 @@ from spark_source.writing.topic_write import TopicEncoder
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.topics import Message, TopicLog
+from streamd.clients.topics.layout import VERSION
 from tests.documents.blocks import ROOT, blocks
 from tests.mqtt.gateway.in_process import connect, running
 from tests.spark.schemas import schema
@@ -107,9 +108,9 @@ def test_a_library_that_knows_only_older_entries_refuses_the_log_before_a_newer_
     rows = "SELECT concat('d/', id) AS topic, 'x' AS payload, 'text/plain' AS content_type FROM range(0, 9, 1, 3)"
     publish(spark, streamd, rows)
     assert streamd.hget("{mqtt}:meta", "version") == b"2"
-    streamd.hset("{mqtt}:meta", "version", 3)
+    streamd.hset("{mqtt}:meta", "version", VERSION + 1)
     assert "was made by a newer version" in error_of(lambda: publish(spark, streamd, rows))
-    assert streamd.hget("{mqtt}:meta", "version") == b"3"
+    assert streamd.hget("{mqtt}:meta", "version") == b"%d" % (VERSION + 1)
 
 
 def test_a_device_gets_the_row_as_a_message_of_its_qos_with_what_is_left_of_its_expiry(
@@ -268,7 +269,9 @@ def test_the_rights_of_the_document_are_enough_for_a_log(spark: SparkSession, st
     _, *commands = block.text.splitlines()
     assert "`~{mqtt}:meta ~{mqtt/*`" in (ROOT / block.document).read_text(encoding="utf-8")
     TopicLog.create(streamd, "mqtt", shards=2)
-    rights = ["~{mqtt}:meta", "~{mqtt/*", *" ".join(commands).split(), "+xcfgset", "+xsplit", "+xfilter"]
+    assert "`~{mqtt}:numbers ~{mqtt}:cleared`" in (ROOT / block.document).read_text(encoding="utf-8")
+    keys = ["~{mqtt}:meta", "~{mqtt/*", "~{mqtt}:numbers", "~{mqtt}:cleared"]
+    rights = [*keys, *" ".join(commands).split(), "+xcfgset", "+xsplit", "+xfilter"]
     streamd.execute_command("ACL", "SETUSER", "spark", "reset", "on", ">secret", *rights)
     streamd.execute_command("ACL", "LOG", "RESET")  # other tests of this server give wrong passwords
     login = {"username": "spark", "password": "secret"}
