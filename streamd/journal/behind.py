@@ -14,6 +14,9 @@ _LINE: Final = re.compile(
 )
 
 
+_BEGINNING: Final = re.compile(rb"#streamd journal [^\n]+\n")
+
+
 class Behind(NamedTuple):
     """What stands behind a fault.
 
@@ -66,6 +69,16 @@ def what_stands_behind(reader: FileReader) -> Behind:
                 synced = max(synced, named)
                 is_moved = is_moved or (is_ours and named > place + missing)
     return Behind(synced, has_runs, is_moved)
+
+
+def begins_behind(reader: FileReader) -> bool:
+    """Return whether a part that streamd wrote begins behind the trouble of a reader, or a value looks like that."""
+    assert reader.trouble is not None
+    return any(
+        decode_beginning(found[0]) is not None
+        for _, data in reader.overlapping(reader.trouble.offset, LINE_BYTES_MAX)
+        for found in _BEGINNING.finditer(data)
+    )
 
 
 def _hash(body: bytes, found: re.Match[bytes], salt: int) -> bytes:

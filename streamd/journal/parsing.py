@@ -167,6 +167,8 @@ class ForeignCommands:
                     end = data.find(b"\n", used)
                     if end < 0:
                         raise Incomplete
+                    if data.startswith(b"#streamd ", used):
+                        raise Malformed("a transaction has no end before streamd's part")
                     used = end + 1
                     continue
                 words, end = parse_command(data, used)

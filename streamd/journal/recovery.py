@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from streamd.base.filesystem import File, FileSystem, write_all
 from streamd.journal import manifest as manifests
-from streamd.journal.behind import what_stands_behind
+from streamd.journal.behind import begins_behind, what_stands_behind
 from streamd.journal.file_reader import Bare, FileReader, Trouble
 from streamd.journal.leftovers import Unnamed, leftovers
 from streamd.journal.manifest import Manifest, ManifestError, Part
@@ -173,7 +173,8 @@ def judge(reader: FileReader, trouble: Trouble) -> Verdict:
     if trouble.is_damage:
         return Verdict(trouble.detail, True)
     if not reader.ours:
-        return Verdict(None, True)  # torn
+        is_last = not begins_behind(reader)
+        return Verdict(None if is_last else f"{trouble.detail}, though a part of streamd's begins behind it", True)
     behind = what_stands_behind(reader)
     if behind.is_moved:
         return Verdict(f"{trouble.detail}, and what stands behind it was written at another place", True)

@@ -138,3 +138,22 @@ def test_a_part_of_streamds_behind_that_of_redis_is_damaged_where_it_does_not_be
     disk.names[INCREMENT].data = bytearray(WHOLE + PARTS[name](data[len(WHOLE) :]))
     with pytest.raises(DamagedError):
         Restartable(disk, appendfsync="no")
+
+
+EXEC = encode_command([b"EXEC"])
+FAULTS: dict[str, tuple[bytes, bytes]] = {
+    "the end of a transaction is missing": (EXEC, b""),
+    "a length is beyond the end of the file": (b"$5\r\nvalue", b"$90000000\r\nvalue"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_looks_torn_is_damaged_where_a_part_of_streamds_stands_behind_it(name: str):
+    server = Restartable(disk_of(WHOLE + MULTI + encode_command([b"SET", b"in", b"it"]) + EXEC), appendfsync="always")
+    server.send("SET", "acknowledged", "v")
+    disk = server.disk.kill()
+    data = bytes(disk.names[INCREMENT].data)
+    disk.names[INCREMENT].data = bytearray(data.replace(*FAULTS[name], 1))
+    with pytest.raises(DamagedError):
+        Restartable(disk, appendfsync="always")
+    assert not check.examine(disk, JOURNAL, loader=trial()).would_start
