@@ -10,20 +10,18 @@ from streamd.durability.tally import shown
 # The recorded commands that Redis 7.0 does not know; it lacks some options of XADD, too.
 _UNKNOWN: Final = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XDELEX", b"XACKDEL"))
 _PENDING_NOTE: Final = b"#XGROUPPENDING"
-_GROUP_RECORDS: Final = frozenset((_PENDING_NOTE, b"XNACK", b"XCLAIM", b"XGROUP"))
-# The consumer of released entries where a group has had no other.
-_NOBODY: Final = b"released"
+# The consumer that has released entries. Nobody removes it, and with it these, unlike a consumer of the group's own.
+_RELEASED: Final = b"released"
 
 
 class ForOldRedis:
     """Brings the commands of one journal into the form of Redis 7.0, one after the other.
 
-    A released entry (XNACK) stays pending for a consumer of its group, the last one that a record named, and can be
-    claimed at once. Pending entries that are deleted are lost, and counted.
+    A released entry (XNACK) stays pending, for a consumer named `released`, and can be claimed at once. Pending entries
+    that are deleted are lost, and counted.
     """
 
     def __init__(self) -> None:
-        self._consumers: dict[tuple[bytes, bytes], bytes] = {}  # (key, group) -> the last consumer named
         self._lost: dict[tuple[bytes, bytes], int] = {}  # (key, group) -> pending entries that are deleted
 
     def take(self, words: list[bytes]) -> list[bytes] | None:
@@ -31,32 +29,15 @@ class ForOldRedis:
         name = words[0].upper()
         if name == NAME:
             return _without_iid(words)
-        if name in _GROUP_RECORDS:
-            try:
-                return self._of_group(name, words)
-            except (IndexError, ValueError):
-                return words  # a server that loads it reports the fault
+        try:
+            if name == _PENDING_NOTE:
+                group = words[2], words[3]
+                self._lost[group] = self._lost.get(group, 0) + 1
+            elif name == b"XNACK":
+                return _claim(words)
+        except (IndexError, ValueError):
+            return words  # a server that loads it reports the fault
         return None if name[:1] == b"#" or name in _UNKNOWN else words
-
-    def _of_group(self, name: bytes, words: list[bytes]) -> list[bytes] | None:
-        if name == _PENDING_NOTE:
-            group = words[2], words[3]
-            self._lost[group] = self._lost.get(group, 0) + 1
-            return None
-        if name == b"XNACK":
-            return self._claim(words)
-        if name == b"XCLAIM":
-            self._consumers[words[1], words[2]] = words[3]
-        elif words[1].upper() == b"CREATECONSUMER":
-            self._consumers[words[2], words[3]] = words[4]
-        return words
-
-    def _claim(self, words: list[bytes]) -> list[bytes]:
-        """Return the record of released entries, `XNACK key group FAIL IDS n id... RETRYCOUNT m FORCE`, as a claim."""
-        key, group, count = words[1], words[2], int(words[5])
-        consumer = self._consumers.get((key, group), _NOBODY)
-        made = [b"XCLAIM", key, group, consumer, b"0", *words[6 : 6 + count], b"TIME", b"0"]
-        return [*made, b"RETRYCOUNT", words[7 + count], b"FORCE", b"JUSTID"]
 
     def losses(self) -> list[str]:
         """Return a line for each group of which pending entries are lost."""
@@ -65,6 +46,13 @@ class ForOldRedis:
             "and Redis 7 keeps no such entry pending; --windows exports them for Redis 8.6.2 or later"
             for (key, group), count in self._lost.items()
         ]
+
+
+def _claim(words: list[bytes]) -> list[bytes]:
+    """Return the record of released entries, `XNACK key group FAIL IDS n id... RETRYCOUNT m FORCE`, as a claim."""
+    key, group, count = words[1], words[2], int(words[5])
+    made = [b"XCLAIM", key, group, _RELEASED, b"0", *words[6 : 6 + count], b"TIME", b"0"]
+    return [*made, b"RETRYCOUNT", words[7 + count], b"FORCE", b"JUSTID"]
 
 
 def _without_iid(words: list[bytes]) -> list[bytes] | None:
