@@ -11,9 +11,12 @@ _MANTISSA_BITS: Final = 64
 LARGEST: Final = (2**_MANTISSA_BITS - 1) << 16_320
 # Redis's numbers end at 10**4932, Python writes integers of up to 4,300 digits: nobody counts with longer ones.
 _EXPONENT_MAX: Final = 4_200
+_BINARY_EXPONENT_MAX: Final = 13_950
 _LENGTH_MAX: Final = 4_200
 _NUMBER: Final = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,9}))?")
-_HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d{1,3})?")
+_HEXADECIMAL: Final = re.compile(
+    rb"([+-]?)0[xX](?=\.?[0-9a-fA-F])([0-9a-fA-F]*)\.?([0-9a-fA-F]*)(?:[pP]([+-]?\d{1,9}))?"
+)
 _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
@@ -43,10 +46,20 @@ def number_of(text: bytes) -> Fraction:
 def _parse(text: bytes) -> Fraction:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        return Fraction(float.fromhex(text.decode()))
+        return _parse_hexadecimal(text)
     if abs(int(match[1] or 0)) > _EXPONENT_MAX:
         raise NotAFloat()
     return rounded(Fraction(text.decode()))
+
+
+def _parse_hexadecimal(text: bytes) -> Fraction:
+    match = _HEXADECIMAL.fullmatch(text)
+    assert match is not None
+    sign, whole, part, exponent = match.groups()
+    if abs(int(exponent or 0)) > _BINARY_EXPONENT_MAX:
+        raise NotAFloat()
+    number = rounded(int(whole + part, 16) * Fraction(2) ** (int(exponent or 0) - 4 * len(part)))
+    return -number if sign == b"-" else number
 
 
 def rounded(number: Fraction) -> Fraction:
