@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.clients.topics import Message, TopicLog, administration, publishing, reading, shares
+from streamd.clients.topics import Message, TopicLog, administration, layout, publishing, reading, shares
 from streamd.clients.topics.drivers import run
 from streamd.clients.topics.messages import Message as Published
 from streamd.clients.topics.steps import Commit
@@ -162,6 +162,26 @@ def test_a_drop_leaves_nothing_of_shared_replays(client):
     log.reconfigure(shards=3)
     log.drop()
     assert set(client.keys("*")) == {b"topics:registry", b"topics:generation"}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_log_that_is_made_again_begins_without_retained_messages(client, is_late):
+    """Also if a gateway that still ran has written them behind the drop."""
+    keys = layout.retained_key("log"), layout.cleared_key("log")
+
+    def write():
+        for key in keys:
+            client.hset(key, mapping={"t": "x", "": "y"})
+
+    log = TopicLog.create(client, "log")
+    log.publish_many([Message("t", b"1", retain=True)])
+    write()
+    log.drop()
+    assert set(client.keys("*")) == {b"topics:registry", b"topics:generation"}
+    if is_late:
+        write()
+    TopicLog.create(client, "log")
+    assert not client.exists(*keys)
 
 
 def test_filters_may_change_with_a_generation_and_let_go_of_topics_for_another_log(client):

@@ -46,6 +46,8 @@ def create(
         fields = ["version", "1", "uid", uid, "retention_s", str(retention_s)]
         done = yield Commit(
             [
+                # (A gateway that still ran may have written them behind the drop of the log before.)
+                ("UNLINK", *layout.retained_keys(name)),
                 ("HSET", layout.meta_key(name), *fields),
                 *_begin(name, generation, abilities),
                 _register(name, uid, () if is_rest else texts),
@@ -181,7 +183,7 @@ def drop_log(handle: Handle) -> Steps[None]:
         meta = handle.take(layout.parse_meta(name, fields), handle.now_ms)
         removals = [command for one in meta.generations for command in _remove(name, one, shares)]
         members = [layout.members_key(name, share.decode()) for share in shares]
-        keys = [layout.meta_key(name), layout.shares_key(name), layout.numbers_key(name), *members]
+        keys = [layout.meta_key(name), layout.shares_key(name), *layout.retained_keys(name), *members]
         if (yield Commit([*removals, ("UNLINK", *keys), *_unregister(name, registered)])) is not None:
             return
     raise _too_busy(name)

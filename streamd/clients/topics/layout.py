@@ -142,6 +142,11 @@ def cleared_key(name: str) -> str:
     return f"{{{name}}}:cleared"
 
 
+def retained_keys(name: str) -> tuple[str, str, str]:
+    """Return the keys of all that is known of a log's retained messages."""
+    return numbers_key(name), retained_key(name), cleared_key(name)
+
+
 def members_key(name: str, share: str) -> str:
     """Return the key of the hash of an ordered shared replay: when each member was last seen."""
     return f"{{{name}}}:share:{share}:members"

@@ -196,6 +196,26 @@ def test_numbers_that_the_store_has_lost_let_no_older_message_win(store, lost):
     asyncio.run(main())
 
 
+def test_a_log_that_was_dropped_leaves_no_retained_message_to_the_next_of_its_name(store):
+    async def main():
+        async with running(store, shards=SHARDS) as gateway:
+            publisher = await connect(gateway.port, FIRST)
+            await publisher.publish(b"t", b"1", retain=True)
+            await publisher.publish(b"cleared", b"", retain=True)
+            assert await retained(gateway) == {b"t": b"1"}
+            async with redis.asyncio.from_url(store) as client:
+                await (await AsyncTopicLog.open(client, "mqtt")).drop()
+        async with running(store, shards=SHARDS) as gateway:
+            assert await retained(gateway) == {}
+            publisher = await connect(gateway.port, FIRST)
+            await publisher.publish(b"t", b"2", retain=True)
+            assert await retained(gateway) == {b"t": b"2"}
+        async with running(store, shards=SHARDS) as gateway:
+            assert await retained(gateway) == {b"t": b"2"}
+
+    asyncio.run(main())
+
+
 def test_a_removal_is_forgotten_when_nothing_older_can_follow(store):
     async def main():
         async with two(store) as (one, other), redis.asyncio.from_url(store) as client:
