@@ -11,6 +11,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.retained import Retained
+from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.stored import Stored
 from tests.mqtt.gateway.in_process import WAIT_S, connect, running
 
@@ -84,3 +85,68 @@ def test_topics_that_are_gone_leave_nothing():
             retained.fold(tailed, entry)
     retained.drop_expired()
     assert not retained._fold.expiries._times
+
+
+@pytest.mark.interpreted(reason="the gateway is a test's own")
+def test_messages_and_removals_go_however_many_there_are():
+    now_ms, soon = 1_000_000, []
+    tailed = SimpleNamespace(log=SimpleNamespace(name="log"), position=Position.begin(1, 1))
+    gateway = SimpleNamespace(
+        now_ms=lambda: now_ms,
+        limits=Limits(),
+        loop=SimpleNamespace(call_soon=lambda work, *words: soon.append((work, words))),
+        tail=SimpleNamespace(logs=[tailed], when_read_anew=lambda done: done()),
+    )
+    retained = Retained(gateway)
+    for number in range(5_000):
+        entry = Stored("log", 1, 0, (now_ms, number), b"t/%d" % number, b"x", [])
+        entry.expires_ms = now_ms + 1
+        retained.fold(tailed, entry)
+
+    def do_chores():
+        retained.drop_expired()
+        retained.forget_old()
+        while soon:
+            work, words = soon.pop(0)
+            work(*words)
+
+    now_ms += 1
+    do_chores()
+    assert (len(retained), len(retained._fold.removals)) == (0, 5_000)
+    now_ms += 360_000
+    do_chores()
+    assert not retained._fold.removals
+
+
+@pytest.mark.interpreted(reason="the limit is lowered")
+def test_clients_cannot_make_a_gateway_keep_removals_without_end(streamd_store, monkeypatch):
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.retained.REMOVALS_SPARE", 3)
+
+    async def main():
+        async with running(streamd_store, limits=Limits(retained_max=2)) as gateway:
+            publisher = await connect(gateway.port, "publisher")
+
+            async def publish(topic, payload):
+                found = (await publisher.publish(topic, payload, retain=True)).reason
+                await publisher.quiet()
+                async with asyncio.timeout(WAIT_S):
+                    while gateway.tail.lag:
+                        await asyncio.sleep(0)
+                return found
+
+            assert not await publish(b"there", b"x")
+            for number in range(5):
+                assert not await publish(b"t/%d" % number, b"")
+            for payload in (b"", b"x"):
+                assert await publish(b"further", payload) == Reason.QUOTA_EXCEEDED
+            for topic in (b"there", b"t/0"):
+                for payload in (b"", b"x"):
+                    assert not await publish(topic, payload)
+            gateway.clock_ahead_ms += 361_000
+            gateway.retained.forget_old()
+            async with asyncio.timeout(WAIT_S):
+                while gateway.retained._fold.removals:
+                    await asyncio.sleep(0)
+            assert not await publish(b"further", b"")
+
+    asyncio.run(main())

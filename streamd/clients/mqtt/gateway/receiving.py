@@ -91,7 +91,7 @@ class Receiving:
             self._refuse(connection, packet, Reason.TOPIC_NAME_INVALID, "topics with $ are the server's")
         elif not session.rights.may_write(topic):
             self._refuse(connection, packet, Reason.NOT_AUTHORIZED, "no right to publish to this topic")
-        elif packet.retain and packet.payload and not self._gateway.retained.has_room(topic):
+        elif packet.retain and not self._gateway.retained.has_room(topic, not packet.payload):
             self._refuse(connection, packet, Reason.QUOTA_EXCEEDED, "too many retained messages")
         else:
             self._store(connection, session, packet, topic, values)

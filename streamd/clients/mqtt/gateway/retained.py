@@ -31,6 +31,7 @@ _PAGE: Final = 2_000
 _SCAN: Final = 1_000
 _PAGE_BYTES: Final = 16 * 2**20
 _DROPPED_AT_ONCE: Final = 1_000
+REMOVALS_SPARE: Final = 10_000  # so many more removals than retained messages are kept, at most
 
 
 class Retained:
@@ -56,21 +57,34 @@ class Retained:
         """Return the number of topics with a message of a client."""
         return len(self._tree) - len(self._shown)
 
-    def has_room(self, topic: bytes) -> bool:
-        """Return whether a topic may have a retained message."""
-        most = self._gateway.limits.retained_max
-        if len(self) < most or self._tree.get(topic) is not None:
+    def has_room(self, topic: bytes, is_removal: bool) -> bool:
+        """Return whether a topic may have a retained message, or the removal of one, which is kept for some minutes."""
+        if self._tree.get(topic) is not None:
             return True
-        self.drop_expired()
+        most, removals = self._gateway.limits.retained_max, self._fold.removals
+        if topic not in removals and len(removals) >= most + REMOVALS_SPARE:
+            return False
+        if is_removal or len(self) < most:
+            return True
+        self._drop_expired(self._gateway.now_ms())
         return len(self) < most
 
     def drop_expired(self) -> None:
-        """Remove messages whose time is over, not very many at once."""
-        for removal in self._fold.expired(self._gateway.now_ms(), _DROPPED_AT_ONCE):
+        """Remove messages whose time is over, not very many in a turn."""
+        now_ms = self._gateway.now_ms()
+        self._drop_expired(now_ms)
+        if self._fold.expiries.has_due(now_ms):
+            self._gateway.loop.call_soon(self.drop_expired)
+
+    def _drop_expired(self, now_ms: int) -> None:
+        for removal in self._fold.expired(now_ms, _DROPPED_AT_ONCE):
             self._note(removal.log, removal.topic, removal)
 
     def forget_old(self) -> None:
-        """Forget removals that nothing older can follow, once all was read that was stored until now."""
+        """Forget removals that nothing older can follow, once all was read that was stored until now.
+
+        As with messages whose time is over there may be many thousands a second.
+        """
         now_ms = self._gateway.now_ms()
         if not self._is_forgetting and self._fold.has_old(now_ms):
             self._is_forgetting = True
@@ -79,9 +93,13 @@ class Retained:
     def _forget(self, read_ms: int) -> None:
         self._is_forgetting = False
         # (The generation that follows a closed one may not be read yet.)
-        if not any(tailed.position.is_closed for tailed in self._gateway.tail.logs):
-            for removal in self._fold.forget_old(read_ms, _DROPPED_AT_ONCE):
-                self._note(removal.log, removal.topic, None)
+        if any(tailed.position.is_closed for tailed in self._gateway.tail.logs):
+            return
+        for removal in self._fold.forget_old(read_ms, _DROPPED_AT_ONCE):
+            self._note(removal.log, removal.topic, None)
+        if self._fold.has_old(read_ms):
+            self._is_forgetting = True
+            self._gateway.loop.call_soon(self._forget, read_ms)
 
     def waiting(self, waiting: Waiting) -> Iterator[Stored]:
         """Yield the present messages that match a new subscription, from where it has come to."""
