@@ -64,6 +64,7 @@ def what_stands_behind(reader: FileReader) -> Behind:
                 is_moved = is_moved or (is_ours and found[5] == b"end" and bool(salt) and named != place + missing)
             else:
                 missing = _missing_from(found, salt, missing)
+                searched = begin + found.end()
                 continue
             if is_ours or (not salt and named <= place):
                 synced = max(synced, named)

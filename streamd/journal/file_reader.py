@@ -291,6 +291,8 @@ class FileReader:
             data = self._take(at, want)
             at_end = at + len(data) >= self.size
             found, used, problem = commands.take(data, at)
+            word_end = at + problem.word_end if isinstance(problem, Incomplete) else 0
+            at_end = at_end or word_end >= self.size  # nor would all of the rest make it whole
             at += used
             self._is_foreign = self._is_foreign or used > 0
             yield found if found.commands else NOTHING
@@ -304,7 +306,7 @@ class FileReader:
                 is_foreign = self._is_foreign or not self.ours
                 self.trouble = Trouble(self.offset, True, False, "the last record is incomplete", is_foreign=is_foreign)
                 return
-            want = _FOREIGN_BYTES if used else want * 2
+            want = max(_FOREIGN_BYTES if used else want * 2, word_end - at)
 
     def cut_before(self, place: int) -> tuple[int, bool]:
         """Return `(offset of the cut, whether it is inside a run)` that removes the unit with the command at `place`.

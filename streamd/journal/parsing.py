@@ -16,7 +16,11 @@ _AT_ONCE: Final = 256
 
 
 class Incomplete(Exception):
-    """The bytes end inside a command."""
+    """The bytes end inside a command. word_end: where the word ends that they are cut in; 0 if that is not known."""
+
+    def __init__(self, word_end: int = 0) -> None:
+        super().__init__("the bytes end inside a command")
+        self.word_end = word_end
 
 
 class Malformed(Exception):
@@ -58,7 +62,7 @@ def parse_command(data: bytes, at: int) -> tuple[list[bytes], int]:
         end = at + length
         if data[end : end + 2] != b"\r\n":
             if end + 2 > len(data) and b"\r\n".startswith(data[end:]):
-                raise Incomplete
+                raise Incomplete(end)
             raise Malformed("a word does not end where its length says")
         words.append(data[at:end])
         at = end + 2

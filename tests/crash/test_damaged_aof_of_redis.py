@@ -6,11 +6,15 @@
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import redis
 
+from streamd.base.filesystem import READ_BYTES
 from streamd.durability import check, fixing
+from streamd.journal.file_reader import FileReader
+from streamd.journal.parsing import Parsed
 from streamd.journal.record import encode_command
 from streamd.journal.recovery import DamagedError
 from tests.crash.restartable import DIRECTORY, INCREMENT, Restartable
@@ -157,3 +161,14 @@ def test_what_looks_torn_is_damaged_where_a_part_of_streamds_stands_behind_it(na
     with pytest.raises(DamagedError):
         Restartable(disk, appendfsync="always")
     assert not check.examine(disk, JOURNAL, loader=trial()).would_start
+
+
+def test_a_length_beyond_the_end_of_the_file_is_known_without_reading_the_rest():
+    begin = CASES["a length far beyond the end of the file"][0][: AT + 100]
+    disk = disk_of(begin + bytes(8 * READ_BYTES))
+    reader = FileReader(file := disk.open(INCREMENT))
+    with patch.object(file, "read_at", wraps=file.read_at) as reads:
+        assert sum(len(piece.commands) for piece in reader.pieces() if isinstance(piece, Parsed)) == 21
+    assert reader.trouble is not None
+    assert (reader.trouble.offset, reader.trouble.torn) == (AT, True)
+    assert sum(length for _, length in [call.args for call in reads.call_args_list]) <= 2 * READ_BYTES

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from streamd.base.filesystem import READ_BYTES
 from streamd.durability import check, fixing
+from streamd.journal.record import encode_missing, encode_run
 from streamd.journal.recovery import DamagedError
 from tests.crash.histories import SINGLE, play
 from tests.crash.restartable import DIRECTORY, INCREMENT, Restartable
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
 from tests.unit.durability.test_unloadable_journal import disk_of, resp, trial
-from tests.written_journals import earlier_file_of, file_of
+from tests.written_journals import SALT, earlier_file_of, file_of
 
 JOURNAL = f"{DIRECTORY}/appendonlydir"
 KEYS = 12
@@ -240,3 +242,14 @@ def test_a_damaged_length_of_a_run_keeps_what_is_whole_behind_it_in_a_file():
     assert keys_of(server) == {b"k0", b"k1"}
     assert server.persistence.cut.kept == f"{INCREMENT}.cut-20231114T221320Z"
     assert bytes(disk.names[server.persistence.cut.kept].data) == damaged[begin:]
+
+
+def test_a_line_about_missing_bytes_counts_once_also_where_two_parts_of_the_search_overlap():
+    """Behind a fault, `--skip` has noted an earlier hole; nothing says that the rest was synced, so it is cut."""
+    data = file_of([resp("SET k0 v")]) + b"damaged\n"
+    begin = data.index(b"damaged")
+    data = data.ljust(begin + READ_BYTES - 70, b"x") + encode_missing(100, SALT)
+    data += encode_run([resp("SET k1 v")], 0, False, SALT, len(data) + 100)
+    server = Restartable(disk_of(data))
+    assert keys_of(server) == {b"k0"}
+    assert server.persistence.cut.offset == begin
