@@ -1,6 +1,7 @@
 """Logs that get other shards while messages come, and a retention that is quicker than a session."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 import redis.asyncio
@@ -8,9 +9,11 @@ import redis.asyncio
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.gateway.limits import Limits
+from streamd.clients.mqtt.store.logs import LogSettings
+from streamd.clients.mqtt.store.tailing import Tail
 from streamd.clients.topics import AsyncTopicLog
 from tests.mqtt.gateway.door import Door
-from tests.mqtt.gateway.in_process import connect, running
+from tests.mqtt.gateway.in_process import WAIT_S, connect, running
 from tests.mqtt.gateway.test_mqtt_catching_up import of_topics
 from tests.mqtt.gateway.test_mqtt_store_faults import until
 
@@ -221,5 +224,72 @@ def test_messages_on_their_way_to_a_closed_generation_are_not_overtaken(store):
             await door.open()
             assert [(await reader.receive()).payload for _ in range(2)] == [b"1", b"2"]
         await client.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """What lets gateways go on in a generation that has begun; set it to let them."""
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.ownership._GRACE_S", 0)
+    original = Tail._next_generation
+    may_go_on = asyncio.Event()
+
+    async def waiting(self, tailed):
+        await may_go_on.wait()
+        await original(self, tailed)
+
+    monkeypatch.setattr(Tail, "_next_generation", waiting)
+    return may_go_on
+
+
+@pytest.mark.interpreted(reason="a gateway is held between two generations")
+@pytest.mark.parametrize("gateways", [1, 2])
+@pytest.mark.parametrize("logs", [(), (LogSettings("other", "o", 1, 86_400),)])
+def test_a_new_subscriber_gets_what_is_retained_in_a_generation_that_has_just_begun(
+    store, held, capsys, gateways, logs
+):
+    async def main():
+        async with AsyncExitStack() as stack:
+            gateway = [await stack.enter_async_context(running(store, logs=logs)) for _ in range(gateways)][-1]
+            client = await stack.enter_async_context(redis.asyncio.from_url(store))
+            publisher, reader = await connect(gateway.port, "publisher"), await connect(gateway.port, "reader")
+            await publisher.publish(b"set", b"1", retain=True)
+            await publisher.publish(b"cleared", b"1", retain=True)
+            await (await AsyncTopicLog.open(client, "mqtt")).reconfigure(shards=3)
+            await publisher.publish(b"set", b"2", retain=True)
+            await publisher.publish(b"cleared", b"", retain=True)
+            reader.send(p.Subscribe(1, (p.Subscription("#", 1),)))
+            for _ in range(3):  # the logs are read meanwhile
+                await publisher.publish(b"other", b"x")
+            held.set()
+            await reader.expect(p.Suback)
+            found = {one.topic: one.payload for one in await reader.quiet() if one.retain}
+            assert found == {b"set": b"2"}
+
+    asyncio.run(main())
+    assert "no messages are delivered" not in capsys.readouterr().err
+
+
+@pytest.mark.interpreted(reason="a gateway is held between two generations")
+def test_a_log_that_is_dropped_between_two_generations_holds_up_no_subscriber_of_others(store, held):
+    async def main():
+        logs = [LogSettings("dropped", "d", 1, 86_400)]
+        async with (
+            running(store, logs=logs) as gateway,
+            running(store, logs=logs),
+            redis.asyncio.from_url(store) as client,
+        ):
+            log = await AsyncTopicLog.open(client, "dropped")
+            await log.reconfigure(shards=3)
+            async with asyncio.timeout(WAIT_S):
+                while not all(one.position.is_closed for one in gateway.tail.logs if one.log.name == "dropped"):
+                    await asyncio.sleep(0)
+            await log.drop()
+            held.set()
+            reader = await connect(gateway.port, "reader")
+            await (await connect(gateway.port, "publisher")).publish(b"t", b"x", retain=True)
+            await reader.subscribe(p.Subscription("#", 1))
+            assert [one.payload for one in await reader.quiet()] == [b"x"]
 
     asyncio.run(main())

@@ -92,9 +92,6 @@ class Retained:
 
     def _forget(self, read_ms: int) -> None:
         self._is_forgetting = False
-        # (The generation that follows a closed one may not be read yet.)
-        if any(tailed.position.is_closed for tailed in self._gateway.tail.logs):
-            return
         for removal in self._fold.forget_old(read_ms, _DROPPED_AT_ONCE):
             self._note(removal.log, removal.topic, None)
         if self._fold.has_old(read_ms):

@@ -15,6 +15,7 @@ from streamd.clients.mqtt.store.ring import Ring
 from streamd.clients.mqtt.store.ring_topics import RingTopics
 from streamd.clients.mqtt.store.stored import Stored, parse_stored
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
+from streamd.clients.topics.handle import LogDropped
 
 _COUNT: Final = 2_000  # entries of a shard in one reply
 _BYTES: Final = 32 * 2**20  # of a reply
@@ -72,6 +73,7 @@ class Tail:
         self._last_entry_s = 0.0
         self._is_heard = False
         self._timer: asyncio.TimerHandle | None = None
+        self._between: set[TailedLog] = set()  # logs whose next generation is not read yet
         self._reached: list[tuple[int, Callable[[], None]]] = []
         self._fresh: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,7 +126,7 @@ class Tail:
         before, count = b"", 0
         if self._is_waiting and self._waiting_link.client_id:
             before, count = encode(("CLIENT", "UNBLOCK", self._waiting_link.client_id)), 1
-        if self._is_asking:
+        if self._is_asking or self._has_ended():
             self._is_wanted = True
             return before, count, b"", None
         if self._timer is not None:
@@ -134,7 +136,13 @@ class Tail:
         # The batch's own replies come before.
         asked = self._asked.per_stream(len(self._places))
         request = self._request(asked)
-        return before, count, request, lambda replies: self._replied(replies, self._publishing.stored, asked)
+        was_between = bool(self._between)
+        return (
+            before,
+            count,
+            request,
+            lambda replies: self._replied(replies, 0 if was_between else self._publishing.stored, asked),
+        )
 
     def _request(self, asked: int, wait_ms: int | None = None) -> bytes:
         keys, ids = [], []
@@ -151,9 +159,14 @@ class Tail:
         if self._is_asking or self.is_closed:
             self._is_wanted = True
             return
+        if self._has_ended():
+            self._later()
+            return
         self._is_asking = True
-        stored, asked = self._publishing.stored, self._asked.per_stream(len(self._places))
-        fresh, self._fresh = self._fresh, []
+        stored, asked = 0, self._asked.per_stream(len(self._places))
+        fresh: list[Callable[[], None]] = []
+        if not self._between:
+            stored, fresh, self._fresh = self._publishing.stored, self._fresh, []
         self._link.send(self._request(asked), 1, lambda replies: self._replied(replies, stored, asked, fresh))
 
     def _replied(self, replies: list[Any], stored: int, asked: int, fresh: Sequence[Callable[[], None]] = ()) -> None:
@@ -161,27 +174,27 @@ class Tail:
         if self.is_closed:
             return
         count, is_full = self._take(replies[0], asked)
-        if not isinstance(replies[0], Exception):  # (one that waited may have begun before the store refused another)
+        is_refused = isinstance(replies[0], Exception)
+        if not is_refused:  # (one that waited may have begun before the store refused another)
             self.refusals.over()
-        if not is_full:
-            self._stored_seen = max(self._stored_seen, stored)
-        self._call_reached()
-        if is_full or isinstance(replies[0], Exception):
+        if is_full or is_refused or self._between:
             self._fresh[:0] = fresh
         else:
+            self._stored_seen = max(self._stored_seen, stored)
+            self._call_reached()
             for one in fresh:
                 one()
-        if self._is_hindered(replies[0]):
+        if is_refused or self._has_ended():
             self._later()
-        elif is_full or self._is_wanted or self._reached or self._fresh:
+        elif is_full or self._is_wanted or (not self._between and (self._reached or self._fresh)):
             self._is_wanted = False
             self._ask()
         else:
             self._plan(count)
 
-    def _is_hindered(self, reply: Any) -> bool:
-        """Return whether there is nothing to ask for just now, or the store refuses to answer."""
-        return isinstance(reply, Exception) or all(tailed.position.is_closed for tailed in self.logs)
+    def _has_ended(self) -> bool:
+        """Return whether there is nothing to ask for just now: all logs are between generations, or were dropped."""
+        return all(tailed.position.is_closed for tailed in self.logs)
 
     def _later(self) -> None:
         if self._timer is None:
@@ -211,7 +224,7 @@ class Tail:
         self._call_reached()
         if self._is_asking:
             return  # its reply decides what follows
-        if self._is_hindered(replies[0]):
+        if isinstance(replies[0], Exception) or self._has_ended():
             self._later()
         elif is_full or self._reached:
             self._ask()
@@ -267,6 +280,7 @@ class Tail:
             if stored:
                 is_heard |= self._deliver(tailed, stored, first)
             if tailed.ring.end.is_closed:
+                self._between.add(tailed)
                 task = self._loop.create_task(self._next_generation(tailed))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -282,7 +296,10 @@ class Tail:
             try:
                 await tailed.log.refresh()
                 following = tailed.log.handle.meta.after(before)
-            except Exception:  # the store is away, or the log was dropped
+            except LogDropped:  # nothing more comes, and others need not wait for it
+                self._between.discard(tailed)
+                return
+            except Exception:  # the store is away
                 following = None
             if following is None:
                 await asyncio.sleep(0.1)
@@ -295,4 +312,5 @@ class Tail:
             for shard, key in enumerate(tailed.keys):
                 self._places[key] = tailed, shard
             tailed.ring.append([], Position(following.number, tuple(tailed.at)))
+            self._between.discard(tailed)
             self._ask()
