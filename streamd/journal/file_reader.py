@@ -202,7 +202,7 @@ class FileReader:
         elif line == DATABASES_LINE[:-1]:
             self._stop(_NOT_BEGUN, is_damage=True)
             return
-        elif _TEXT.fullmatch(line) is None or (self.ours and _LIKE_A_LINE_OF_OURS.search(line)):
+        elif _TEXT.fullmatch(line) is None or _LIKE_A_LINE_OF_OURS.search(line):
             self._stop("a line is damaged", is_damage=not self.ours)
             return
         self.offset += len(line) + 1

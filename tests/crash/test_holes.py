@@ -100,6 +100,18 @@ def test_each_hole_before_a_whole_run_is_refused(policy):
     check_refused(policy, SINGLE, 3)
 
 
+def test_a_hole_from_the_first_line_into_the_header_of_the_last_run_is_refused():
+    """What is left of both makes one line, which looks like a comment of other software; no mark stands behind it."""
+    server = Restartable(appendfsync="always")
+    play(server, sets())
+    data = bytes(server.disk.kill().names[INCREMENT].data)
+    last = runs_of(data)[-1][0]
+    for begin in (1, 5, 9, 30):
+        for end in range(last, last + 10):
+            with pytest.raises(DamagedError):
+                Restartable(without(server.disk, INCREMENT, begin, end))
+
+
 def test_skip_keeps_each_run_that_a_hole_does_not_touch():
     check_skipped(written("always", sets(pipelined=True)), INCREMENT, 101)
 
