@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Final, NamedTuple
 
+from bench.leak_entries import ENTRIES, MORE_PERCENT_MAX, NAME, measure_beside
 from bench.leak_shapes import MB, SHAPES, Refused, Shape
 from bench.progress import said
 from bench.servers import COMPILED, Target, redis_binary
@@ -90,6 +91,18 @@ def main() -> int:
         print(f"{name:56}{_text(ours)}{_text(theirs)}{growth}{'  too much' if is_worse else ''}", flush=True)
         if is_worse:
             failed.append(name)
+    if arguments.only.lower() in NAME.lower():
+        name = f"{round(ENTRIES * arguments.scale):,} x {NAME}"
+        with said(name):
+            kind = "streamd" if arguments.form == "pure" else "compiled"
+            beside = measure_beside(kind, round(ENTRIES * arguments.scale))
+        is_worse = beside.percent > MORE_PERCENT_MAX
+        print(
+            f"{name:56}{beside.plain / MB:9.1f}{beside.named / MB:9.1f}{'':18}{beside.percent:+9.1f}%"
+            f"{MORE_PERCENT_MAX:8.1f}%{'  too much' if is_worse else ''}",
+            flush=True,
+        )
+        failed += [name] if is_worse else []
     print(f"leaving more than they may: {'; '.join(failed) or 'none'}")
     return 1 if failed else 0
 

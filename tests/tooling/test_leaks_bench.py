@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from bench import leaks
+from bench.leak_entries import Beside
 from bench.leak_shapes import MB, SHAPES, Shape
 from bench.leaks import Memory, allowed_bytes
 from bench.servers import Target
@@ -23,7 +24,8 @@ def test_faults2_2_leaks_measures_each_shape_it_is_asked_for(monkeypatch, capsys
     lines = capsys.readouterr().out.splitlines()
     if shutil.which("redis-server") is None:
         assert lines.pop(0) == "redis-server is not on PATH: each shape may leave 10 MB"
-    assert [line.partition(" x ")[2][:10] for line in lines[1:-1]] == [shape.name[:10] for shape in TINY]
+    names = [*(shape.name for shape in TINY), leaks.NAME]
+    assert [line.partition(" x ")[2][:10] for line in lines[1:-1]] == [name[:10] for name in names]
     assert lines[-1] == "leaving more than they may: none"
 
 
@@ -46,6 +48,14 @@ def test_faults2_2_leaks_ends_with_1_where_memory_stays(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["leaks"])
     assert leaks.main() == 1
     assert "  too much" in capsys.readouterr().out
+
+
+@linux
+def test_leaks_ends_with_1_where_entries_with_names_take_more(monkeypatch, capsys):
+    monkeypatch.setattr(leaks, "measure_beside", lambda kind, entries: Beside(1_000, 1_021))
+    monkeypatch.setattr(sys, "argv", ["leaks", "--only", "beside plain"])
+    assert leaks.main() == 1
+    assert "+2.1%     2.0%  too much" in capsys.readouterr().out
 
 
 def test_faults2_2_leaks_allows_what_redis_keeps_and_ten_megabytes():
