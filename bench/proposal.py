@@ -1,20 +1,23 @@
 """`python -m bench.proposal`: XADD plain, with IDMP and with IDMPAUTO, after the proposal of idempotent XADDs.
 
-python -m bench.proposal [--quick | --whole] [--sizes 16,64] [--operations N] [--runs N] [--only memory|rates]
+python -m bench.proposal [--quick] [--sizes 16,64] [--operations N] [--runs N] [--resident N] [--only memory|rates]
 
-The proposal measured values of 8 to 512 B, windows of 10,000 names, and RSS over 2,000,000 requests. Here it is values
-of 16 B to 4 KB and windows of 100; one client without a pipeline, which is redis-benchmark: each request waits for its
-reply. The client's and the kernel's time is in all figures, so they say how much slower a producer becomes, not the
-server's CPU (for that see bench/idempotent.py). The last twelve bytes of a value are random digits, as is the
-idempotent ID: none is a duplicate. A round runs the three kinds of XADD on each server, in an order that changes, on a
-stream that begins empty. Of the runs the middle eight tenths count. Averages and 99th percentiles are the client's,
-the latter in steps of 8 us. Client and servers have a core each: on one and the same, or now here and now there, rates
-differ by a factor of three. (Where other programs compute, that takes very long; `--anywhere` lets the system choose.)
-RSS is that of servers that were started for it, one for each kind of XADD, behind as many XADDs in a pipeline. Memory
+As the proposal measured it: values of 8 to 512 B, windows of 10,000 names, and RSS over 2,000,000 requests.
+
+Rates are of one client without a pipeline, which is redis-benchmark: each request waits for its reply. The client's and
+the kernel's time is in all figures, so they say how much slower a producer becomes, not the server's CPU (for that see
+bench/idempotent.py). The last twelve bytes of a value are random digits, as is the idempotent ID: none is a duplicate.
+(A value of eight bytes has no room for them; there they are the field's name.) A round runs the three kinds of XADD on
+each server, in an order that changes, on a stream whose window is full. Of the runs the middle eight tenths count.
+Averages and 99th percentiles are the client's, the latter in steps of 8 us. Client and servers have a core each: on one
+and the same, or now here and now there, rates differ by a factor of three. (Where other programs compute, that takes
+very long; `--anywhere` lets the system choose.)
+
+RSS is that of servers that were started for it, one for each kind of XADD, behind 2,000,000 XADDs in a pipeline. Memory
 of windows is the growth of Pss_Anon with many streams alike.
 
 The figures go to bench/results/proposal.json (proposal-partial.json if a part was left out), the table into
-docs/idempotence.md. `--whole` sends the proposal's 2,000,000 requests in each run, by default of one size.
+docs/idempotence.md.
 """
 
 import argparse
@@ -30,7 +33,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from statistics import mean, median
+from statistics import mean
 
 from bench.client import ask
 from bench.measure import redis_benchmark
@@ -41,12 +44,12 @@ from bench.table import RESULTS
 from scripts import tables_idempotence, tables_speed
 from scripts.python_build import described
 
-SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-QUICK_SIZES = (16, 512, 4096)
-WHOLE_SIZE = 64
-OPERATIONS, QUICK_OPERATIONS, WHOLE_OPERATIONS = 50_000, 5_000, 2_000_000
+SIZES = (8, 16, 32, 64, 128, 256, 512)
+QUICK_SIZES = (8, 64, 512)
+WINDOW = 10_000
+OPERATIONS, QUICK_OPERATIONS = 10_000, 2_000
+RESIDENT, QUICK_RESIDENT = 2_000_000, 100_000
 RUNS, QUICK_RUNS = 10, 4
-RSS_RUNS = 3
 _DIGITS = "__rand_int__"
 WAYS: dict[str, tuple[str, ...]] = {"plain": (), "IDMP": ("IDMP", "p", _DIGITS), "IDMPAUTO": ("IDMPAUTO", "p")}
 
@@ -61,8 +64,19 @@ class Run:
 
 
 def words_of(way: str, size: int) -> tuple[str, ...]:
-    """Return the words of an XADD whose value has this many bytes, the last twelve of them random."""
-    return ("XADD", "s", *WAYS[way], "*", "f", "x" * (size - len(_DIGITS)) + _DIGITS)
+    """Return the words of an XADD whose value has this many bytes, the last twelve of them random, or the field's name
+    is.
+    """
+    is_small = size < len(_DIGITS)
+    field, value = (_DIGITS, "x" * size) if is_small else ("f", "x" * (size - len(_DIGITS)) + _DIGITS)
+    return ("XADD", "s", *WAYS[way], "*", field, value)
+
+
+def with_windows(target: Target) -> None:
+    """Give new streams of a server the proposal's window."""
+    with target.connect() as sock:
+        if ask(sock, "CONFIG", "SET", "stream-idmp-maxsize", WINDOW) != b"OK":
+            raise SystemExit(f"proposal: {target.kind} has no windows of {WINDOW:,} names")
 
 
 def two_cores() -> tuple[int, int] | None:
@@ -72,9 +86,10 @@ def two_cores() -> tuple[int, int] | None:
 
 
 def run_of(target: Target, way: str, size: int, operations: int, core: int | None = None) -> Run:
-    """Send this many XADDs to a stream that begins empty, one after the other, from a client on this core."""
+    """Send this many XADDs, one after the other, from a client on this core, to a stream whose window is full."""
     with target.connect() as sock:
         ask(sock, "DEL", "s")
+    redis_benchmark(target, WINDOW, 1, 100, words_of(way, size))
     # fmt: off
     command = [
         *(["taskset", "-c", str(core)] if core is not None else []),
@@ -88,8 +103,8 @@ def run_of(target: Target, way: str, size: int, operations: int, core: int | Non
         raise SystemExit(f"proposal: redis-benchmark on {target.kind}: {done.stderr.strip() or done.stdout[-300:]}")
     with target.connect() as sock:
         length = ask(sock, "XLEN", "s")
-    if not isinstance(length, int) or length < operations * 0.99:
-        raise SystemExit(f"proposal: {target.kind} has {length} entries of {operations} requests")
+    if not isinstance(length, int) or length < (WINDOW + operations) * 0.99:
+        raise SystemExit(f"proposal: {target.kind} has {length} entries of {WINDOW + operations} requests")
     line = lines[0]
     return Run(float(line["rps"]), float(line["avg_latency_ms"]), float(line["p99_latency_ms"]))
 
@@ -109,6 +124,7 @@ def rates(
     with ExitStack() as stack:
         targets = [stack.enter_context(Target(kind)) for kind in kinds]
         for target in targets:
+            with_windows(target)
             if cores:
                 target.stay_on(cores[0])
             for way in WAYS:
@@ -131,6 +147,7 @@ def rates(
 def resident_mb(kind: str, way: str, size: int, operations: int) -> float:
     """Return the RSS of a server that was started for this, in MB, behind as many XADDs."""
     with Target(kind) as target:
+        with_windows(target)
         redis_benchmark(target, operations, 1, 100, words_of(way, size))
         time.sleep(0.2)
         return target.resident_bytes() / 1e6
@@ -181,8 +198,7 @@ def main() -> int:
         for kind in kinds:
             for way in WAYS:
                 with said(f"proposal: {size} B, RSS of {kind}, {way}"):
-                    taken = [resident_mb(kind, way, size, arguments.operations) for _ in range(arguments.rss_runs)]
-                of_size[kind][way]["rss_mb"] = median(taken)
+                    of_size[kind][way]["rss_mb"] = resident_mb(kind, way, size, arguments.resident)
         found["sizes"][str(size)] = of_size  # type: ignore[index]
         _print_size(size, of_size)
     for row in memory_rows(arguments.part) if arguments.only != "rates" else ():
@@ -201,27 +217,25 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.proposal", description="idempotent XADDs beside plain ones")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--quick", action="store_true", help="three sizes, few requests: minutes")
-    form.add_argument("--whole", action="store_true", help="2,000,000 requests in each run, one size")
+    parser.add_argument("--quick", action="store_true", help="three sizes, few requests: minutes")
     parser.add_argument("--sizes", help="bytes of the values, with commas between them")
     parser.add_argument("--operations", type=int, help="requests of each run")
     parser.add_argument("--runs", type=int, help="runs of each kind of XADD on each server")
+    parser.add_argument("--resident", type=int, help=f"requests behind which RSS is taken ({RESIDENT:,})")
     parser.add_argument("--only", choices=("rates", "memory"), help="leave out the other part")
     parser.add_argument("--kinds", default=",".join(IDEMPOTENT), help="servers, with commas between them")
     parser.add_argument("--anywhere", action="store_true", help="let the system place client and servers on cores")
     arguments = parser.parse_args()
-    sizes, operations, runs, arguments.part = SIZES, OPERATIONS, RUNS, 1.0
+    sizes, operations, runs, resident, arguments.part = SIZES, OPERATIONS, RUNS, RESIDENT, 1.0
     if arguments.quick:
-        sizes, operations, runs, arguments.part = QUICK_SIZES, QUICK_OPERATIONS, QUICK_RUNS, 0.1
-    elif arguments.whole:
-        sizes, operations = (WHOLE_SIZE,), WHOLE_OPERATIONS
+        sizes, operations, runs, resident = QUICK_SIZES, QUICK_OPERATIONS, QUICK_RUNS, QUICK_RESIDENT
+        arguments.part = 0.1
     arguments.sizes = tuple(int(one) for one in arguments.sizes.split(",")) if arguments.sizes else sizes
     arguments.operations = arguments.operations or operations
     arguments.runs = arguments.runs or runs
-    arguments.rss_runs = min(RSS_RUNS, arguments.runs)
-    if min(arguments.sizes) < len(_DIGITS):
-        parser.error(f"a value has at least {len(_DIGITS)} bytes")
+    arguments.resident = arguments.resident or resident
+    if min(arguments.sizes) < 1:
+        parser.error("a value has at least one byte")
     return arguments
 
 
@@ -232,12 +246,13 @@ def _print_size(size: int, of_size: dict[str, dict[str, dict[str, float]]]) -> N
 
 
 def _write(found: dict[str, object], arguments: argparse.Namespace, minutes: float) -> None:
-    is_part = bool(arguments.quick or arguments.only or arguments.sizes != SIZES)
+    is_part = bool(arguments.quick or arguments.only or arguments.sizes != SIZES or arguments.resident != RESIDENT)
     found["about"] = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "python": described(),
         "cpus": os.cpu_count(),
         "operations": arguments.operations,
+        "resident": arguments.resident,
         "runs": arguments.runs,
         "minutes": round(minutes, 1),
         "load": round(os.getloadavg()[0], 1),

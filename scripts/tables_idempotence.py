@@ -21,7 +21,8 @@ def proposal(found: dict[str, Any]) -> str:
     about, sizes = found["about"], found["sizes"]
     head = f"`python -m bench.proposal` of {about['date']}, Python {about['python']}, {about['cpus']} cores"
     if sizes:
-        head += f", load {about['load']} behind; {about['operations']:,} requests in each of {about['runs']} runs"
+        head += f", load {about['load']} behind; {about['operations']:,} requests in each of {about['runs']} runs,"
+        head += f" memory behind {about['resident']:,}"
     lines = [f"{head}:"]
     if sizes:
         ways = list(next(iter(next(iter(sizes.values())).values())))
