@@ -5,6 +5,7 @@ import socket
 import ssl
 
 import pytest
+import redis.asyncio
 import uvloop
 
 from streamd.clients.mqtt.codec import packets as p
@@ -13,6 +14,8 @@ from streamd.clients.mqtt.codec.reason_codes import Reason
 from streamd.clients.mqtt.gateway import connecting, handing_over
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.listening import Listeners, start
+from streamd.clients.mqtt.store.logs import OpenLog
+from streamd.clients.mqtt.store.records import Pointer, pointer_key
 from tests.mqtt.gateway.in_process import WAIT_S, Device, connect, running
 from tests.mqtt.listening.front import Certificates
 
@@ -297,3 +300,40 @@ def test_what_a_client_of_tls_has_sent_before_it_closed_is_worked_on(streamd_sto
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+@pytest.mark.interpreted(reason="the gateway is held while it raises the log's version")
+def test_a_message_that_waits_for_its_logs_version_is_not_stored_when_another_gateway_has_the_session(
+    streamd_store, monkeypatch
+):
+    """Its client sends it there again, and it would be there twice, also with QoS 2."""
+    original, may_go_on = OpenLog.raise_version, asyncio.Event()
+
+    async def waiting(self, version):
+        await may_go_on.wait()
+        await original(self, version)
+
+    monkeypatch.setattr(OpenLog, "raise_version", waiting)
+
+    async def main():
+        async with running(streamd_store) as gateway, redis.asyncio.from_url(streamd_store) as client:
+            device = await connect(gateway.port, "d", properties={Property.SESSION_EXPIRY_INTERVAL: 100})
+            device.send(p.Publish(b"a", b"1", 2, True, packet_id=1))
+            session = gateway.clients["d"]
+            async with asyncio.timeout(WAIT_S):
+                while not session.looked_up:
+                    await asyncio.sleep(0)
+            await client.set(pointer_key("d"), Pointer(session.pointer.epoch + 1, "other").to_text())
+            await gateway.look_for_lost()
+            may_go_on.set()
+            async with asyncio.timeout(WAIT_S):
+                while session.looked_up:
+                    await asyncio.sleep(0)
+            other = await connect(gateway.port, "other")
+            await other.publish(b"a", b"end")
+            found = [
+                one async for key in client.scan_iter("{mqtt/*", _type="stream") for one in await client.xrange(key)
+            ]
+            assert [fields[b"p"] for _, fields in found] == [b"end"]
+
+    asyncio.run(main())

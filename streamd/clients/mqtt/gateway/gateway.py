@@ -435,7 +435,7 @@ class Gateway:
             for session, whose in zip(some, await self.link.demand(*[one.look for one in some]), strict=True):
                 has_left = session.connection is None and whose != session.mine and not isinstance(whose, Exception)
                 if has_left or self.noting.is_lost(session, whose):
-                    self.publishing.drop(session.client_bytes)
+                    self.receiving.drop(session)
 
     def hold_up(self) -> None:
         """Work on nothing that clients have sent until it is known whose their sessions are.

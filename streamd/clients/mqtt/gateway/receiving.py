@@ -13,7 +13,7 @@ from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
 from streamd.clients.mqtt.gateway.session import LookedUp
 from streamd.clients.mqtt.session.incoming import Aliases, Arrival
-from streamd.clients.mqtt.store.publishing import Publication
+from streamd.clients.mqtt.store.publishing import TAKEN, Publication
 from streamd.clients.mqtt.store.stored import packed_fields, version_of
 from streamd.clients.topics.entry_ids import parse_id
 from streamd.clients.topics.filters import TopicFilter
@@ -168,6 +168,12 @@ class Receiving:
                 first.publication.done(first.entry_id, first.refusal)
         if not waiting:
             session.looked_up = None
+
+    def drop(self, session: Session) -> None:
+        """Forget what waits of a session that another gateway has taken: its client sends it again there."""
+        for one in session.looked_up or ():
+            one.refusal = TAKEN
+        self._gateway.publishing.drop(session.client_bytes)
 
     async def _after_version(
         self, connection: Connection, session: Session, one: LookedUp, closed: list[Generation], version: int

@@ -79,7 +79,7 @@ class LookedUp:
     """A message of a client that waits, with those behind it: closed generations are asked for its name.
 
     Or its log's version is raised. is_known: that is done. entry_id: the entry that has that name. refusal: the version
-    was not raised.
+    was not raised, or the session was taken.
     """
 
     __slots__ = ("entry_id", "is_known", "publication", "refusal")

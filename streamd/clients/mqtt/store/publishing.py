@@ -17,6 +17,7 @@ from streamd.clients.topics.messages import pack
 # Messages that may be on their way: fewer than the names of one producer that a window keeps, so that a message that is
 # sent again after a lost connection is always recognised.
 UNDER_WAY_MAX: Final = 8_000
+TAKEN: Final = "another gateway has taken the session"
 _HELD_S: Final = 0.02
 _EXHAUSTED: Final = "exhausted the last possible ID"
 
@@ -198,7 +199,7 @@ class Publishing:
                 gone += unnumbered
             for one in gone:
                 self.backlog_bytes -= one.size_bytes
-                one.done(None, "another gateway has taken the session")
+                one.done(None, TAKEN)
 
     def _flush(self) -> None:
         if not self.may_send():
