@@ -204,7 +204,7 @@ def _leave_out_gap(files: FileSystem, plan: _Plan, reader: FileReader, gap: Gap)
         instead = _with_missing(head, gap, gap.end - offset)
     elif gap.end < reader.size:
         instead = head + filling(gap.end - offset - len(head))
-    elif plan.is_base and (offset == 0 or reader.ours):
+    elif plan.is_base and (offset == 0 or reader.ours) and not reader.ended:
         salt = (reader.salt or 0) if offset else files.salt()
         head = head if offset else encode_first_line(salt)
         instead = head + encode_end(offset + reader.missing + len(head), salt)

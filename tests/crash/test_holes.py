@@ -138,6 +138,27 @@ def test_a_hole_in_a_base_is_refused_and_skip_mends_it(step):
         assert dump(Restartable(disk).engine).items() <= everything.items()
 
 
+@pytest.mark.parametrize("what", ["all of it again", "a run again", "its last line again", "zeros"])
+def test_what_stands_behind_the_end_of_a_base_is_refused_and_skip_leaves_it_out(what):
+    server = written("always", sets(), rewritten=True)
+    path = next(name for name in server.disk.names if name.endswith(".base.aof"))
+    data = bytes(server.disk.names[path].data)
+    begin, end = runs_of(data)[-1]
+    more = {
+        "all of it again": data,
+        "a run again": data[begin:end],
+        "its last line again": data[end:],
+        "zeros": bytes(9),
+    }
+    disk = server.disk.kill()
+    disk.names[path].data += more[what]
+    with pytest.raises(DamagedError):
+        Restartable(disk.kill())
+    assert skipped(disk).is_mended
+    assert bytes(disk.names[path].data) == data
+    assert dump(Restartable(disk).engine) == dump(server.engine)
+
+
 def test_a_whole_run_that_is_missing_is_refused_and_skip_keeps_all_other_runs():
     server = written("no", sets())
     data = bytes(server.disk.names[INCREMENT].data)

@@ -310,7 +310,7 @@ class Connecting:
         session.is_recorded = record.expiry_s > 0
         self._take_will(session, record, packet)
         words: list[bytes | str | int] = ["HSET", record.key, "expiry_s", record.expiry_s]
-        gone = ["ends_ms", "will_ms", "lost_ms"]
+        gone = ["ends_ms", "will_ms", "lost_ms", "unsure_ms"]
         if record.will is not None:
             words += ["will", will_to_text(record.will), "will_name", record.will_name]
         else:
@@ -365,7 +365,7 @@ class Connecting:
             position = record.positions.get(name)
             # (It may be ahead: the tail of another gateway had come further.)
             if position is not None and position != replay.tailed.position:
-                gateway.delivery.set_back(session, replay.tailed, position, record.lost_ms or 0)
+                gateway.delivery.set_back(session, replay.tailed, position, record.lost_ms or record.unsure_ms)
         return session
 
     def _in_flight_max(self, packet: Connect, session: Session) -> int:

@@ -438,9 +438,11 @@ class Delivery:
                 return
         elif number < ring.next:
             ring.go_on(cursor, number)
-        session, skip = cursor.session, cursor.skip
+        session, skip, lost_ms = cursor.session, cursor.skip, cursor.lost_ms
         for looked, (at, entry) in enumerate(_to_look_at(cursor, number)):
             is_seen = skip is not None and skip.has_passed(entry.generation, entry.shard, entry.entry_id)
+            if lost_ms and not is_seen:
+                is_seen = self.has_gone(session, entry, lost_ms)
             if looked < _TURN and (is_seen or self.offer(session, entry)):
                 continue
             cursor.number = at

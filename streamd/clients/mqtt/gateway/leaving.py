@@ -53,6 +53,7 @@ class Leaving:
         if session.storing:
             gateway.leaving[session.client_id] = session
         session.held = session.flushing = None
+        unsure_ms = max((one.lost_ms for one in (session.cursors or {}).values()), default=0)
         positions = gateway.delivery.leave(session)
         gateway.shares.leave(session, is_over=not session.expiry_s)
         will = None if connection.is_clean_end or session.is_fenced else session.will
@@ -83,6 +84,8 @@ class Leaving:
             key = session.key
             words: list[bytes | str | int] = ["HSET", key, "ends_ms", ends_ms, "expiry_s", session.expiry_s]
             gone = []
+            if unsure_ms:
+                words += ["unsure_ms", unsure_ms]
             if will is not None:
                 will_ms = gateway.now_ms() + delay_s * 1_000
                 words += ["will_ms", will_ms]

@@ -20,6 +20,7 @@ last             the last packet identifier that was given
 will, will_name  the message to publish, in JSON; the name under which it is stored once
 will_ms          when to publish it, if the connection has ended
 lost_ms          when the session was taken up from a gateway that had ended without a word
+unsure_ms        the same time, once its client has come and left again before it had all messages until then
 s <filter>       a subscription, in JSON
 w <filter>       the retained messages that a subscription is still to get, in JSON; empty when it has got all
 waiting          the same of all subscriptions, as earlier versions wrote it when a connection ended
@@ -166,6 +167,7 @@ class Record:
     ends_ms: int | None = None
     pointer: Pointer = field(default_factory=lambda: Pointer(0, None))
     lost_ms: int | None = None
+    unsure_ms: int = 0
     last_packet_id: int = 0
     will: Will | None = None
     will_ms: int | None = None
@@ -222,6 +224,7 @@ def parse_record(client_id: str, found: Found) -> Record | None:
         None if ends is None else int(ends),
         pointer,
         None if (lost := fields.get(b"lost_ms")) is None else int(lost),
+        int(fields.get(b"unsure_ms", b"0")),
         int(fields.get(b"last", b"0")),
         None if will is None else will_from_text(will),
         None if will_ms is None else int(will_ms),
