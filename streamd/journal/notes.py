@@ -13,7 +13,8 @@
 | XGROUPPENDING | key, group, consumer, entry ID, delivery time, delivery count: pending, though deleted |
 | XGROUPFILTER | key, group, field, MQTT, GLOB or EQ, pattern: the filter of a group |
 | XIDMPCOUNTERS | key, iids added, iids that were duplicates |
-| HISTORY | role, replication ID, offset, hash of the last frame, earlier ID, first offset that is not of it,
+| HISTORY | role (`told` of a replica that was told to take another data set, and has not reached its primary since),
+  replication ID, offset, hash of the last frame, earlier ID, first offset that is not of it,
   origin, `alone` if replicas have asked for that data set and none has taken it; on a replica host and port of its
   primary: where this state stands in its history. In the unit of each frame of a replica |
 """

@@ -193,7 +193,7 @@ _OF_REPLICATION: Final = {
     ),
     "master_sync_in_progress": ("redis_master_sync_in_progress", "1: the whole state of the primary is being taken."),
     "slave_repl_offset": ("redis_slave_repl_offset", "The offset up to which this replica has all."),
-    "slave_priority": ("redis_slave_priority", "The option replica-priority."),
+    "slave_priority": ("redis_slave_priority", "The option replica-priority; 0 without a copy of the data."),
 }
 
 

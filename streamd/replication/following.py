@@ -305,9 +305,11 @@ class Link:
 
         A primary that has lost its data begins another data set. It does not have to be empty still: clients that write
         again and again may be faster than its replicas. A state without an origin may be replaced, but not by nothing.
+        The same holds where a REPLICAOF has allowed another data set before this process began.
         """
         origin = self._standing.history.origin
-        return self._origin != origin and (origin != NO_ID or is_empty)
+        may_go = origin == NO_ID or self._standing.was_told
+        return self._origin != origin and (is_empty or not may_go)
 
     def _take_file_line(self, line: bytes) -> None:
         incoming, words = self._incoming, words_of(line, self._replid, self._offset)
@@ -413,6 +415,7 @@ class Link:
         if self._too_old is not None:
             raise self._too_old
         if words[0] == "CONTINUE" and len(words) == 3:
+            self._standing.share()  # the primary has it, too
             history = self._standing.history
             self._replid, self._offset = words[1], history.offset
             self._earlier = (history.replid, history.replid2)
@@ -433,7 +436,7 @@ class Link:
 
     def _go_on(self) -> None:
         self.state = "connected"
-        self._must_copy = self._may_replace = False  # what was allowed was allowed for this once
+        self._must_copy = self._may_replace = self._standing.was_told = False  # it was allowed for this once
         self.was_down_ms += max(0, self._now_ms() - self.down_ms)
         self.up_ms = self.last_ms = self._acked_ms = self._now_ms()
         self._frames = FrameReader(self._replid, self._offset, *self._earlier)

@@ -69,6 +69,7 @@ class Replication:
         persistence.on_synced = self.side.on_synced
         self._noted_ms = 0
         self._noted_offset = NO_OFFSET
+        self._is_noted_as_told = False
         self._expected: tuple[str, int] | None = None
 
     # -- start and end --------------------------------------------------------------------------------------------
@@ -125,18 +126,20 @@ class Replication:
                 self._settle()
             except OSError:
                 return  # without a note this history is not continued
-            persistence.journal.append_own(self.standing.note(ENDED, may_replace=self._may_replace))
+            persistence.journal.append_own(self.standing.note(ENDED, may_replace=self.may_replace))
 
     @property
-    def _may_replace(self) -> bool:
-        return self.standing.is_replica and self.link.may_replace
+    def may_replace(self) -> bool:
+        """Whether a REPLICAOF allows another data set in place of the one here, because the link was not up since."""
+        return self.standing.is_replica and (self.link.may_replace or self.standing.was_told)
 
     def _note(self) -> None:
         """Note in the journal where the state stands."""
         self.standing.was_noted = True
         self._noted_ms = self._state.time.monotonic_ms
         self._noted_offset = self.standing.history.offset
-        self._persistence.journal.append_own(self.standing.note(may_replace=self._may_replace))
+        self._is_noted_as_told = self.may_replace
+        self._persistence.journal.append_own(self.standing.note(may_replace=self._is_noted_as_told))
 
     def _settle(self) -> None:
         """Write and ship what the turn has so far: journal and history are at one point then. Raises: OSError."""
@@ -161,7 +164,7 @@ class Replication:
 
     def note_of_rewrite(self) -> list[bytes] | None:
         """Return the note for a rewrite that begins: the frames that come meanwhile bring their own."""
-        return self.standing.note() if self.standing.was_noted else None
+        return self.standing.note(may_replace=self.may_replace) if self.standing.was_noted else None
 
     def tick(self, stop: Callable[[], bool]) -> bool:
         """Do what is due; return whether there is more to be done at once."""
@@ -169,6 +172,8 @@ class Replication:
         if self.standing.is_replica:
             more = self.side.tick(stop)
             self.look_at_link()
+            if self._is_noted_as_told and not self.may_replace:
+                self._note()  # the link is up, so a start must not take the REPLICAOF for a new one
             return more
         self.look_for_replicas()
         self.failover.tick()
@@ -209,6 +214,7 @@ class Replication:
         if not was_replica:
             self._leave_history()
         self.standing.primary = (host, port)
+        self.standing.was_told = False
         if not was_replica:
             self._persistence.barrier.drop_unanswered()
             self._end_waits()
@@ -243,6 +249,7 @@ class Replication:
             self._note()
             self._become_replica()
             raise CommandError(_ROLE_NOT_NOTED + reason_of(error))
+        standing.was_told = False
         self.feeding.let_go()  # they come again, and learn the new ID
         log.warning("primary-begins", "a primary from now on, with the history %s", self.standing.history.replid)
 
@@ -385,7 +392,8 @@ class Replication:
         if standing.primary is not None:
             fields |= self._link_fields(*standing.primary)
             fields |= {
-                "slave_priority": config.integer("replica-priority"),
+                # (Sentinel never elects 0. What only this server has is no copy of its primary's data.)
+                "slave_priority": config.integer("replica-priority") if history.is_shared else 0,
                 "slave_read_only": 1,
                 "replica_announced": 1,
             }

@@ -12,43 +12,50 @@ from streamd.replication.history import History, history_of
 RUNNING, ENDED = b"running", b"ended"
 _PRIMARY: Final = b"primary"
 _REPLICA: Final = b"replica"
+# A replica whose link was not up since a REPLICAOF allowed it to take another data set.
+_TOLD: Final = b"told"
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A note of the journal. primary: host and port of the server that it was a replica of; None of a primary."""
+    """A note of the journal. primary: host and port of the server that it was a replica of; None of a primary.
+
+    is_told: a REPLICAOF allowed another data set in place of this one, and the link was not up since.
+    """
 
     history: History
     primary: tuple[str, int] | None
     how: bytes
+    is_told: bool = False
 
     def words(self) -> list[bytes]:
         """Return the words of the note."""
         host, port = self.primary or ("", 0)
-        role = _PRIMARY if self.primary is None else _REPLICA
+        role = _PRIMARY if self.primary is None else _TOLD if self.is_told else _REPLICA
         return [HISTORY, self.how, role, host.encode(), b"%d" % port, *self.history.words()]
 
 
 def noted(words: list[bytes]) -> Noted:
     """Return what a note of the journal says. Raises: ValueError."""
     _, how, role, host, port, *rest = words
-    if how not in (RUNNING, ENDED) or role not in (_PRIMARY, _REPLICA):
+    if how not in (RUNNING, ENDED) or role not in (_PRIMARY, _REPLICA, _TOLD):
         raise ValueError("its words make no sense")
-    return Noted(history_of(rest), None if role == _PRIMARY else (host.decode(), int(port)), how)
+    return Noted(history_of(rest), None if role == _PRIMARY else (host.decode(), int(port)), how, role == _TOLD)
 
 
 class Standing:
     """The history and the role of a server.
 
     primary: host and port of the server that this one is a replica of, None if it is a primary. was_noted: the journal
-    says so.
+    says so. was_told: this process began with a note that another data set, but not an empty one, may take the place of
+    this one, and the link was not up since.
     """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self.history = History(new_id())
         self.primary: tuple[str, int] | None = None
-        self.was_noted = False
+        self.was_noted = self.was_told = False
 
     @property
     def is_replica(self) -> bool:
@@ -65,6 +72,7 @@ class Standing:
             return
         self.was_noted = True
         self.primary = note.primary
+        self.was_told = note.is_told
         if note.how == ENDED or note.primary is not None:
             self.history = note.history
         else:
@@ -75,8 +83,7 @@ class Standing:
 
         may_replace: a REPLICAOF allows another data set in place of this one; a start that comes first is to know that.
         """
-        history = replace(self.history, origin=NO_ID, is_shared=False) if may_replace else self.history
-        return Noted(history, self.primary, how).words()
+        return Noted(self.history, self.primary, how, may_replace).words()
 
     def note_at(self, history: History) -> list[bytes]:
         """Return the words of a note of this standing at another point."""

@@ -8,6 +8,7 @@ import pytest
 from streamd.configuration.server_options import Config
 from streamd.net.server import Server
 from streamd.testing import Clock, EmbeddedServer
+from tests.crash.simulated_disk import SimulatedDisk
 from tests.replication.cluster import BEGAN_MS, Node, TickingClock, World
 from tests.session import Error, decode
 
@@ -90,6 +91,41 @@ def test_every_state_of_a_link_has_all_fields_and_answers_ping(stale):
     world.clock.advance(5_000)
     assert int(info(replica)[LINK_IS_DOWN]) >= 5
     assert info(replica)["slave_priority"] == "100"
+
+
+def test_a_replica_that_has_had_no_copy_yet_has_the_priority_that_no_sentinel_elects():
+    """Nobody would follow it: what only it has is another data set than that of its primary."""
+    world = World(5)
+    primary, replica, other = (Node(world, port) for port in (1, 2, 3))
+    primary.ask("SET k v")
+    replica.begin("REPLICAOF 127.0.0.1 1")
+    assert info_now(replica)["slave_priority"] == "0"
+    world.link_up(replica, primary)
+    other.ask("REPLICAOF 127.0.0.1 1")
+    world.link_up(other, primary)
+    world.settle()
+    assert info(replica)["slave_priority"] == "100"
+    replica.die()
+    replica = replica.start_again()
+    assert info_now(replica)["slave_priority"] == "100"
+    world.link_up(replica, primary)
+
+    primary.die()
+    primary = primary.start_again(SimulatedDisk())
+    primary.ask("SET other v")
+    attempts = replica.replication.link.attempts
+    world.go_on(lambda: replica.replication.link.attempts >= attempts + 3)
+    assert info_now(replica)["slave_priority"] == "100"  # it has the data, and is to be elected
+    replica.ask("REPLICAOF NO ONE")
+    primary.begin("REPLICAOF 127.0.0.1 2")
+    primary.end_turn_soon()
+    primary.engine.end_turn()
+    assert info_now(primary)["slave_priority"] == "0"
+    primary.die()
+    primary = primary.start_again()
+    assert info_now(primary)["slave_priority"] == "0"
+    world.link_up(primary, replica)
+    assert info(primary)["slave_priority"] == "100"
 
 
 def test_a_failover_by_hand_and_a_promotion_have_all_fields_at_each_step():

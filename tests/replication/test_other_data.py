@@ -83,7 +83,7 @@ def test_what_becomes_of_servers_does_not_make_their_data_others(world):
     assert primary.ask("GET k") == b"$1\r\ny\r\n"
 
 
-@pytest.mark.parametrize("how", ["killed", "ended in order"])
+@pytest.mark.parametrize("how", ["killed", "killed behind a rewrite", "ended in order"])
 def test_a_machine_that_was_told_to_follow_does_so_though_it_starts_again_before_its_copy(world, how):
     primary = lose(world, 1)
     primary.ask("SET other v")
@@ -94,6 +94,11 @@ def test_a_machine_that_was_told_to_follow_does_so_though_it_starts_again_before
     primary.begin("REPLICAOF 127.0.0.1 2")
     primary.end_turn_soon()
     primary.engine.end_turn()
+    if how == "killed behind a rewrite":
+        primary.at_once, before = True, [name for name in primary.disk.names if ".base." in name]
+        primary.rewrite()
+        assert primary.replication.link.state == "connecting"
+        assert before[0] not in primary.disk.names
     if how == "ended in order":
         primary.replication.close()
         primary.persistence.close()
@@ -102,6 +107,62 @@ def test_a_machine_that_was_told_to_follow_does_so_though_it_starts_again_before
 
     world.link_up(primary, replica)
     assert primary.ask("GET k") == b"$1\r\nv\r\n"
+
+
+def start_again_in_the_middle(world, replica, wanted):
+    """Kill and start a replica that was told to follow, when its link is in a state and nothing else was noted."""
+    replica.ask("REPLICAOF 127.0.0.1 2")
+    world.link_up(replica, world.nodes[2])
+    world.settle()
+    replica.ask("REPLICAOF 127.0.0.1 77")
+    replica.begin("REPLICAOF 127.0.0.1 2")
+    replica.end_turn_soon()
+    replica.engine.end_turn()
+    if wanted == "up":
+        link, history = replica.replication.link, replica.replication.standing.history
+        world.go_on(lambda: link.state == "connected")
+        replica.engine.cron()
+        replica.engine.end_turn()
+        assert (link.copies, replica.offset) == (1, history.offset), "it went on from where it was"
+    replica.die()
+    return replica.start_again()
+
+
+@pytest.mark.parametrize("wanted", ["down", "up"])
+def test_a_replica_that_was_told_to_follow_and_starts_again_still_has_the_data_of_the_others(world, wanted):
+    """Their name, that is: else nobody follows it when it is promoted."""
+    primary, new, replica = world.nodes.values()
+    new.ask("REPLICAOF NO ONE")
+    replica = start_again_in_the_middle(world, replica, wanted)
+    if wanted == "up":
+        world.link_up(replica, new)
+    replica.ask("REPLICAOF NO ONE")
+    replica.ask("SET k w")
+
+    sentinel = Sentinel()
+    for one in (primary, new):
+        sentinel.tell(one, "127.0.0.1 3")
+        world.link_up(one, replica)
+        assert one.ask("GET k") == b"$1\r\nw\r\n"
+
+
+def test_a_replicaof_does_not_count_once_the_link_was_up_though_the_replica_starts_again(world):
+    new, replica = world.nodes[2], world.nodes[3]
+    new.ask("REPLICAOF NO ONE")
+    replica = start_again_in_the_middle(world, replica, "up")
+    lose(world, 2).ask("SET other v")
+    assert refuses(replica)
+
+
+def test_a_sentinel_replaces_nothing_that_others_have_on_a_replica_that_starts_again(world, sentinel):
+    """Though an operator has told it before to follow another server, and the link was not up since."""
+    new, replica = world.nodes[2], world.nodes[3]
+    new.ask("REPLICAOF NO ONE")
+    replica = start_again_in_the_middle(world, replica, "down")
+    primary = lose(world, 1)
+    primary.ask("SET other v")
+    sentinel.tell(replica, "127.0.0.1 1")
+    assert refuses(replica)
 
 
 def said(caplog, event):

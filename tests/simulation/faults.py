@@ -124,6 +124,13 @@ class Faults:
             and self.world.now_ms - self._changed_ms > 2 * self.sentinel.down_ms
         )
 
+    def _had_no_copy(self, lost: SimulatedNode) -> bool:
+        """Return whether no other server has ever had the data of a lost one: then nobody was told that all have them,
+        Sentinel elects none of the others, and an operator starts the lost one.
+        """
+        others = [node for node in self.nodes if node is not lost]
+        return all(node.runs and not node.replication.standing.history.is_shared for node in others)
+
     def _look(self) -> None:
         """Let servers come back that have lost something, and see whether they have got it again."""
         self.world.later(_LOOK_MS, self._look)
@@ -131,7 +138,10 @@ class Faults:
             if not node.has_lost:
                 continue
             if not node.is_alive:
-                if self._is_calm(node):
+                if self._had_no_copy(node):
+                    node.has_lost = node.began_with_loss = False
+                    self._return(node)
+                elif self._is_calm(node):
                     self._return(node)
                 continue
             link, primary = node.replication.link, self.primary
@@ -282,7 +292,7 @@ class Faults:
             not self._may_lose
             or self.world.now_ms - self._commanded_ms < _SETTLES_MS
             or not all(
-                one.runs and one.replication.standing.history.is_shared and not one.replication.link.may_replace
+                one.runs and one.replication.standing.history.is_shared and not one.replication.may_replace
                 for one in self.nodes
             )
         ):
