@@ -9,6 +9,7 @@ import redis.asyncio
 from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.ownership import GATEWAYS
 from streamd.clients.mqtt.store.records import Pointer, pointer_key
 from streamd.clients.mqtt.store.share_records import entering, share_key, share_name
@@ -230,3 +231,36 @@ def test_another_user_at_another_gateway_takes_no_connection_over(store, tmp_pat
             await lasting_one.expect(p.Pingresp)
 
     asyncio.run(main())
+
+
+@pytest.mark.interpreted(reason="what is told is not heard")
+def test_what_a_group_gives_to_a_session_that_another_gateway_has_taken_is_not_lost(store, monkeypatch):
+    """The older gateway reads some of the messages, and finds that it has lost the session."""
+    monkeypatch.setattr("streamd.clients.mqtt.gateway.handing_over._PATIENCE_S", 0)
+    limits = Limits(share_lease_ms=500)
+
+    async def main():
+        async with two(store, limits=limits) as (one, other):
+            one.handing_over._do = lambda said: None
+            older = await lasting(one)
+            await older.subscribe(p.Subscription("$share/g/t", 2))
+            newer = await lasting(other)
+            assert newer.connack.session_present
+            (group,) = other.shares.groups.values()
+            for part in group.parts.values():
+                part._round, of_its_own = _nothing, part._round
+            publisher = await connect(other.port, "publisher")
+            for number in range(5):
+                await publisher.publish(b"t", b"%d" % number, 2)
+            assert (await older.expect(p.Disconnect)).reason == Reason.SESSION_TAKEN_OVER
+            part._round = of_its_own
+            part.joined(next(iter(group.members.values())))
+            got = [(await newer.receive()).payload for _ in range(5)]
+            assert published(await newer.quiet()) == []
+            assert sorted(got) == [b"0", b"1", b"2", b"3", b"4"]
+
+    asyncio.run(main())
+
+
+async def _nothing():
+    pass

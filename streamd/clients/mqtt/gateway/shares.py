@@ -236,9 +236,8 @@ class Shares:
         """
         name = share_name(text)
         async with self._hold(name):
-            commands = share_records.entering(
-                name, text, mode or "any", session.uid, session.client_id, self.gateway.run
-            )
+            uid, client_id, run = session.uid, session.client_id, self.gateway.run
+            commands = share_records.entering(name, text, mode or "any", uid, client_id, run)
             *_, found, is_new = await self.link.demand(*commands)
             said: str = found.decode()
             if mode in (None, said):
@@ -461,7 +460,7 @@ class Shares:
         # When the client is gone meanwhile, the record was written with its position of then.
         is_here = session.is_recorded and session.connection is connection
         noted = noted_of(session)
-        commands = self.gateway.noting.changes(session) if is_here else []
+        commands = [*self.gateway.noting.changes(session), session.look] if is_here else []
         self._spawn(self._send_begun(session, connection, items, commands, noted))
 
     async def _send_begun(
@@ -472,11 +471,12 @@ class Shares:
         commands: list[Words],
         noted: Noted,
     ) -> None:
-        gateway = self.gateway
-        replies = await gateway.link.ask(*commands) if commands else []
+        noting = self.gateway.noting
+        replies = await self.gateway.link.ask(*commands) if commands else []
         if any(isinstance(one, Exception) for one in replies):
-            gateway.noting.refused(session, connection, commands, noted)
-        if session.is_ended or (not session.is_recorded and session.connection is not connection):
+            noting.refused(session, connection, commands, noted)
+        is_lost = session.is_fenced or (bool(commands) and noting.is_lost(session, replies.pop()))
+        if is_lost or session.is_ended or (not session.is_recorded and session.connection is not connection):
             return  # it goes to another one
         by_key: dict[tuple[str, str], list[str]] = {}
         for place, _ in items:
