@@ -215,10 +215,8 @@ class Faults:
         elif what == "empty":
             self._come_back_empty(primary)
         elif what == "fail over":
-            # (Of a replica that has had no copy yet it would make a primary without data, which nobody follows.)
-            if all(one.has_lost or one.replication.standing.history.is_shared for one in self.nodes):
-                self.note("Sentinel is told to fail over")
-                self.sentinel.fail_over()
+            self.note("Sentinel is told to fail over")
+            self.sentinel.fail_over()
         else:
             self._command(what, node, others)
 

@@ -136,6 +136,19 @@ def sentinel_is_an_operator() -> list[Replaced]:
     return [(Replication, "follow", follow_always)]
 
 
+def lacking_is_elected() -> list[Replaced]:
+    """A replica shows its priority before it has had a copy, so it may be elected."""
+    fields = Replication.fields
+
+    def fields_with_priority(self: Replication) -> dict[str, object]:
+        shown = fields(self)
+        if "slave_priority" in shown:
+            shown["slave_priority"] = self._state.config.integer("replica-priority")
+        return shown
+
+    return [(Replication, "fields", fields_with_priority)]
+
+
 def stranger_is_followed() -> list[Replaced]:
     """A replica takes the state of a machine that has come back without its disk."""
     return [(Link, "_is_foreign", lambda self, *, is_empty: False)]
@@ -154,6 +167,7 @@ BUGS: dict[str, Callable[[], list[Replaced]]] = {
         offset_of_a_copy,
         stranger_is_followed,
         sentinel_is_an_operator,
+        lacking_is_elected,
     )
 }
 

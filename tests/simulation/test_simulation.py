@@ -21,6 +21,7 @@ FOUND_BY = [
     ("duplicate_without_offset", ["isolate", "stop", "crash", "crash everyone"], 311),
     ("stranger_is_followed", ["empty"], 4),
     ("sentinel_is_an_operator", WAVERING, 24),
+    ("lacking_is_elected", WAVERING, 56),
     ("sent_is_acknowledged", ["isolate", "stop", "crash"], 27),
 ]
 
