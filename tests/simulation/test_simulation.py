@@ -14,10 +14,10 @@ from tests.simulation.simulation import simulate
 # all that may go wrong: that takes up to some hundred seeds.)
 SEEDS_MAX = 200
 FOUND_BY = [
-    ("older_history", INCIDENTS, 27),
+    ("older_history", INCIDENTS, 52),
     ("partial_across_promotion", INCIDENTS, 83),
     ("name_in_a_note", INCIDENTS, 5),
-    ("early_acknowledgement", ["crash everyone"], 4),
+    ("early_acknowledgement", ["crash everyone"], 82),
     ("duplicate_without_offset", ["isolate", "stop", "crash", "crash everyone"], 311),
     ("stranger_is_followed", ["empty"], 4),
     ("sentinel_is_an_operator", WAVERING, 24),
