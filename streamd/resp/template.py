@@ -7,8 +7,8 @@ from operator import attrgetter
 from struct import Struct
 from typing import Final, cast
 
-# So many bytes of a chunk are cut at once. (Words of two blocks are put together; between the tuples that this takes, the
-# texts of sealed entries would leave holes of the heap.)
+# So many bytes of a chunk are cut at once. (Words of two blocks are put together; between the tuples that this takes,
+# the texts of sealed entries would leave holes of the heap.)
 _BLOCK_BYTES_MAX: Final = 32 * 1024
 # Both caches together take some megabytes at most, and much less unless clients mean to fill them.
 _TEMPLATES_MAX = 512
