@@ -173,7 +173,7 @@ def test_the_rights_that_the_document_lists_are_enough_on_a_cluster(cluster: Clu
     give(*single)
     options = {"url": url_of(node), "stream": "orders", "durability": "replicas:1"}
     for missing in more:
-        with pytest.raises(StreamdError, match=rf"extend the user's rights by ACL SETUSER spark {re.escape(missing)}$"):
+        with pytest.raises(StreamdError, match=rf"extend the user's rights by ACL SETUSER USER {re.escape(missing)}$"):
             write(node.client, MANY[:100], **options)
         give(missing)
     assert write(node.client, MANY[:100], **options).rows == {"orders": 100}
