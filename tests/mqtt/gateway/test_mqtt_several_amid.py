@@ -264,3 +264,27 @@ def test_what_a_group_gives_to_a_session_that_another_gateway_has_taken_is_not_l
 
 async def _nothing():
     pass
+
+
+@pytest.mark.interpreted(reason="a moment is chosen")
+def test_a_message_of_qos_2_whose_member_leaves_right_when_it_is_given_to_it_is_not_lost(store):
+    async def main():
+        async with running(store) as gateway:
+            member = await lasting(gateway)
+            await member.subscribe(p.Subscription("$share/g/t", 2))
+            begin = gateway.shares._begin
+
+            def begin_and_leave(session, connection):
+                begin(session, connection)
+                gateway.leaving_clients.left(connection, session)
+                connection.transport.abort()
+
+            gateway.shares._begin = begin_and_leave
+            await (await connect(gateway.port, "publisher")).publish(b"t", b"x", 2)
+            assert await member.packet() is None
+            gateway.shares._begin = begin
+            member = await lasting(gateway)
+            found = await member.receive()
+            assert (found.payload, found.dup) == (b"x", True)
+
+    asyncio.run(main())

@@ -461,7 +461,8 @@ class Shares:
         is_here = session.is_recorded and session.connection is connection
         noted = noted_of(session)
         commands = [*self.gateway.noting.changes(session), session.look] if is_here else []
-        self._spawn(self._send_begun(session, connection, items, commands, noted))
+        sent = self.gateway.link.begin(*commands)  # now: if the client leaves next, its session rests behind this
+        self._spawn(self._send_begun(session, connection, items, commands, noted, sent))
 
     async def _send_begun(
         self,
@@ -470,9 +471,9 @@ class Shares:
         items: list[tuple[Shared, bytes]],
         commands: list[Words],
         noted: Noted,
+        sent: asyncio.Future[list[Any]],
     ) -> None:
-        noting = self.gateway.noting
-        replies = await self.gateway.link.ask(*commands) if commands else []
+        noting, replies = self.gateway.noting, await sent
         if any(isinstance(one, Exception) for one in replies):
             noting.refused(session, connection, commands, noted)
         is_lost = session.is_fenced or (bool(commands) and noting.is_lost(session, replies.pop()))
@@ -490,8 +491,7 @@ class Shares:
             connection.abandon(f"the store did not write the session: {faults[0]}")
             return
         for place, packet in items:
-            member = (session.shares or {}).get(place.share)
-            if member is not None:
+            if (member := (session.shares or {}).get(place.share)) is not None:
                 member.flying.pop(place.place, None)
             connection.write(packet)
 

@@ -150,14 +150,21 @@ class Link:
 
     async def ask(self, *commands: Words) -> list[Any]:
         """Return the replies to commands, errors among them as values."""
+        return await self.begin(*commands)
+
+    def begin(self, *commands: Words) -> asyncio.Future[list[Any]]:
+        """Send commands now, before what is sent later; return their replies to come, errors among them as values."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()
 
         def done(replies: list[Any]) -> None:
             if not future.done():
                 future.set_result(replies)
 
-        self.send(b"".join(encode(one) for one in commands), len(commands), done)
-        return await future
+        if commands:
+            self.send(b"".join(encode(one) for one in commands), len(commands), done)
+        else:
+            future.set_result([])
+        return future
 
     async def demand(self, *commands: Words) -> list[Any]:
         """Return the replies to commands. Raises: StoreFault, if one of them is an error."""
