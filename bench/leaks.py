@@ -39,7 +39,7 @@ def measure(kind: str, shape: Shape, scale: float = 1.0) -> Memory | None:
     """Return a server's memory before and after a shape; None if the server lacks a command."""
     with Target(kind, shape.options) as target:
         try:
-            shape.repeat(target, 1)  # what is loaded at a first use is no matter here
+            shape.repeat(target, shape.before)  # what is loaded at a first use is no matter here
             before = _settled(target, 0, _SETTLING_BEFORE_S)
             kept = shape.repeat(target, shape.times(scale))
         except Refused:

@@ -34,12 +34,14 @@ class Trash:
     """Values to free. Releasing a dict of ten million rows at once takes longer than a second.
 
     Only values without other references are taken apart: a snapshot, or an iterator, keeps its part as it is.
+    `freed`: about how many elements were released so far.
     """
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "freed")
 
     def __init__(self) -> None:
         self._left: list[Any] = []
+        self.freed = 0
 
     def __bool__(self) -> bool:
         return bool(self._left)
@@ -82,11 +84,13 @@ class Trash:
             parts = [value.pop() for _ in range(min(_AT_ONCE, len(value)))]
         else:
             left.pop()
+            self.freed += 1
             left += [part for part in get_referents(value) if type(part) not in _SMALL and not isinstance(part, type)]
             return
         if not value:
             left.pop()
             parts += get_referents(value)  # a hash's times
+        self.freed += len(parts)
         heavy = [part for part in parts if type(part) not in _SMALL]
         if sum(map(_elements, heavy)) > _ELEMENTS_MIN:
             left += [part for part in heavy if _elements(part) > _FEW]

@@ -378,8 +378,9 @@ class Server:
                 self.engine.state.stats.sample(now_ms, calls, *self.engine.state.traffic_bytes())
                 self._look_for_left(noted_ms)
             if not more:
-                stats = self.engine.state.stats
-                self._trim.look(self.engine.state.dirty, stats.sampled_bytes, sum(stats.per_second[1:]))
+                state = self.engine.state
+                stats, changes = state.stats, state.dirty + state.keyspace.trash.freed
+                self._trim.look(changes, stats.sampled_bytes, sum(stats.per_second[1:]))
         except Exception:
             self.engine.calls.bug("the cron")
         delay = 0.0 if more else 1 / self.config.integer("hz")

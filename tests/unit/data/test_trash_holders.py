@@ -37,6 +37,15 @@ def test_only_what_nobody_holds_is_taken_apart(make):
     assert steps_of(trash) > 15
 
 
+def test_what_is_freed_is_counted_so_that_an_idle_server_gives_its_memory_back():
+    trash = Trash()
+    trash.add({number: [number] for number in range(COUNT)})
+    trash.add(list(range(COUNT)))
+    assert trash.freed == 0
+    steps_of(trash)
+    assert 2 * COUNT <= trash.freed <= 2 * COUNT + 10
+
+
 def test_what_stands_in_something_held_by_nobody_may_be_held():
     inner = {number: [number] for number in range(COUNT)}
     whole = dict(inner)
