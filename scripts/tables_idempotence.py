@@ -22,7 +22,7 @@ def proposal(found: dict[str, Any]) -> str:
     head = f"`python -m bench.proposal` of {about['date']}, Python {about['python']}, {about['cpus']} cores"
     if sizes:
         head += f", load {about['load']} behind; {about['operations']:,} requests in each of {about['runs']} runs,"
-        head += f" memory behind {about['resident']:,}"
+        head += f" memory behind {about.get('resident', about['operations']):,}"  # (before, it was of one run)
     lines = [f"{head}:"]
     if sizes:
         ways = list(next(iter(next(iter(sizes.values())).values())))
