@@ -107,6 +107,7 @@ def test_what_waited_when_a_session_left_comes_when_it_is_back(store, is_restart
         for name in names:
             await publisher.publish(name, b"old", 2, retain=True)
         await publisher.publish(b"t/at-most-once", b"old", 0, retain=True)
+        await publisher.publish(b"other", b"", 1)  # once this is acknowledged, the one before is stored
         reader = await connect(gateway.port, "d", properties=lasting)
         await reader.subscribe(p.Subscription("t/+", qos), properties={Property.SUBSCRIPTION_IDENTIFIER: 7})
         for _ in range(20):
