@@ -326,12 +326,12 @@ class Model:
             session.came += 1
             due.serial = session.came
         due.got.append(copy if due.has_ids else copy._replace(ids=()))
-        if not session.is_connected and copy.qos < 2:  # it came while the broker was being killed
+        flying = Flying(due, copy) if copy.qos else None
+        if not session.is_connected and copy.qos < 2:  # it came while the broker was being killed, as in `killed`
             session.allowed_again[message.number] += 1
-        if not copy.qos:
-            return None
-        session.flying[packet_id] = Flying(due, copy)
-        return session.flying[packet_id]
+        elif flying is not None:
+            session.flying[packet_id] = flying
+        return flying
 
     def _again(self, who: str, session: Session, arrival: Arrival, flying: Flying) -> Flying | None:
         expected = session.again.get(arrival.packet_id)
