@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-import statistics
-import time
 
 import pytest
 import redis.asyncio
@@ -30,7 +28,10 @@ MODES = ("any", "ordered")
 
 
 def test_a1_one_stalled_backend_of_50_costs_the_others_nothing(store):
-    """Each of the others gets every message, while the stalled one has its pack and no more."""
+    """Each of the others gets every message, while the stalled one has its pack and no more.
+
+    (Their rate is a row of `python -m bench.mqtt scale`.)
+    """
 
     async def main():
         async with packing(store, pack=5) as (gateway, _):
@@ -54,46 +55,6 @@ def test_a1_one_stalled_backend_of_50_costs_the_others_nothing(store):
                 found = [one for one in await apps[0].quiet() if type(one) is p.Publish]
             await publish_many(publisher, [100])
             assert numbers(await come(apps[0], 1)) == [100]
-
-    asyncio.run(main())
-
-
-@pytest.mark.long
-def test_a1_with_one_stalled_of_50_the_others_keep_their_rate(streamd_store):
-    """The rate is messages per second of CPU time, of the gateway and its clients: it does not depend on the machine's
-    other work. Rounds with and without a stalled backend alternate."""
-
-    async def main():
-        async with packing(streamd_store, pack=20) as (gateway, _):
-            apps = [
-                await application(gateway, p.Subscription("t/+", 1), client_id=f"app{number}") for number in range(50)
-            ]
-            publisher = await connect(gateway.port, "publisher")
-
-            async def take(app):
-                for _ in range(200):
-                    await app.receive()
-
-            async def rate(stalled):
-                others = [asyncio.ensure_future(take(one)) for one in apps[:-1]]
-                if not stalled:
-                    others.append(asyncio.ensure_future(take(apps[-1])))
-                began = time.process_time()
-                await publish_many(publisher, range(200))
-                await asyncio.gather(*others[: len(apps) - 1])
-                took_s = time.process_time() - began
-                await asyncio.gather(*others)
-                if stalled:
-                    assert len(gateway.clients["app49"].outgoing) == 20
-                    await take(apps[-1])
-                return 1 / took_s
-
-            await rate(stalled=False)
-            ratios = []
-            for _ in range(5):
-                alone = await rate(stalled=False)
-                ratios.append(await rate(stalled=True) / alone)
-            assert statistics.median(ratios) >= 0.95, ratios
 
     asyncio.run(main())
 
