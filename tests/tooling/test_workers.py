@@ -1,4 +1,4 @@
-"""`make test` runs on two workers: nothing is lost between them, and Spark is started once."""
+"""`make test` runs on several workers: nothing is lost between them, and Spark is started once."""
 
 import os
 import subprocess
