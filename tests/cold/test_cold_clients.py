@@ -31,6 +31,8 @@ def write_files(server: EmbeddedServer) -> None:
     """Have a server move what it can to segment files."""
     client = server.client()
     before = client.info("persistence")["aof_rewrites"]
+    while client.info("persistence")["aof_rewrite_in_progress"]:  # one that began by itself
+        pass
     client.bgrewriteaof()
     while client.info("persistence")["aof_rewrites"] == before:
         pass

@@ -1,6 +1,7 @@
 """`streamd backup` and `streamd restore`: under load, cut off, onto a full disk."""
 
 import os
+import re
 import socket
 import threading
 from pathlib import Path
@@ -122,8 +123,8 @@ def test_a_cut_connection_is_one_line_and_leaves_nothing(tmp_path: Path, filled:
     proxy = CutProxy(filled.port, bytes_max)
     done = run_cli("backup", "--url", f"redis://127.0.0.1:{proxy.port}", str(tmp_path / "new" / "copy"))
     assert done.returncode == 3
-    assert done.stderr.count("\n") == 1
-    assert "nothing was left in" in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if not re.match(r"backup: \d+ % of", line)]  # (slow machines)
+    assert "nothing was left in" in line
     assert not (tmp_path / "new").exists()
     assert filled.internal_errors == 0
 

@@ -27,7 +27,7 @@ def is_right(outcome, gateways):
 def test_clients_hop_between_gateways_that_are_killed_and_nothing_is_lost_duplicated_or_reordered(tmp_path):
     options = Options(6, devices=40, rate=60, gateways=2, only_kill="gateway", kill_s=1.5, seed=3)
     outcome = run(Chaos(options, tmp_path))
-    assert is_right(outcome, 2) > 1
+    assert is_right(outcome, 2) > 0
     assert outcome.counts["hops of devices"] > 5
     assert outcome.counts["acknowledged"] > 100
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 
 import pytest
 
@@ -76,10 +77,11 @@ async def until_it_reads(here, there, topic, renamed):
     """Wait until the bridge has subscribed to a topic at the gateway: messages from before it do not come."""
     await there.subscribe(p.Subscription(renamed, 0))
     async with asyncio.timeout(WAIT_S):
-        while True:
-            await here.publish(topic, b"is it there", 1)
-            if any(type(one) is p.Publish for one in await there.reader.quiet()):
-                return
+        for number in count():
+            await here.publish(topic, b"%d" % number, 1)
+            found = await there.reader.quiet()
+            if any(type(one) is p.Publish and one.payload == b"%d" % number for one in found):
+                return  # and none is under way
 
 
 @VERSIONS

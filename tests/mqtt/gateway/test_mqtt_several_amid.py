@@ -237,7 +237,7 @@ def test_another_user_at_another_gateway_takes_no_connection_over(store, tmp_pat
 def test_what_a_group_gives_to_a_session_that_another_gateway_has_taken_is_not_lost(store, monkeypatch):
     """The older gateway reads some of the messages, and finds that it has lost the session."""
     monkeypatch.setattr("streamd.clients.mqtt.gateway.handing_over._PATIENCE_S", 0)
-    limits = Limits(share_lease_ms=500)
+    limits = Limits(share_lease_ms=2_000)
 
     async def main():
         async with two(store, limits=limits) as (one, other):
