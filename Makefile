@@ -20,7 +20,7 @@ help:
 	@echo "make demo-failover   three servers and three Sentinels: the primary is destroyed under a producer and a Spark job"
 	@echo "make demo-large   20 million entries with 200 MB of memory, killed in between, replayed by filter and by Spark;"
 	@echo "             ARGS=\"--entries 1000000\" makes it short"
-	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on three workers;"
+	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
 	@echo "make serve   a server for redis-cli and redis-py, without Spark; ARGS=\"--port 7000\" hands on options"
 	@echo "make mqtt    an MQTT gateway with a server of its own; ARGS=\"--port 1884\" hands on options"
@@ -90,10 +90,9 @@ demo-failover: set-up
 demo-large: set-up
 	@$(RUN) scripts/run.py demo.large $(ARGS)
 
-# All of it on three workers, since tests wait a third of their time; what ARGS chooses in one process, which begins at
-# once.
+# All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: how-long lint
-	@$(RUN) -m pytest $(or $(ARGS),-n 3)
+	@$(RUN) -m pytest $(or $(ARGS),-n 2)
 
 how-long:
 	@$(if $(ARGS),,echo "make test: about 25 minutes on two cores; make test ARGS=tests/unit runs a part")
@@ -150,7 +149,7 @@ topics-long: set-up
 	@$(RUN) -m tests.topics $(ARGS)
 
 mqtt-long: set-up
-	@$(RUN) -m pytest -m long -n 3 tests/mqtt $(ARGS)
+	@$(RUN) -m pytest -m long -n 2 tests/mqtt $(ARGS)
 
 mqtt-chaos: set-up
 	@$(RUN) -m tests.mqtt.chaos $(ARGS)

@@ -25,9 +25,9 @@ REPORT = BUILD / "report.html"
 # The directory of the tests is this one, but for `streamd`: that would be found before the one that is installed.
 TREE = VENV / "tree"
 BESIDE = ("tests", "bench", "demo", "scripts", "examples", "docs", "README.md", "Makefile", "pyproject.toml")
-# On three workers, see tests/workers.py.
+# On two workers, see tests/workers.py.
 OVER_THE_WIRE = [
-    "-n", "3", "tests/protocol", "tests/integration", "tests/differential", "tests/crash", "tests/faults",
+    "-n", "2", "tests/protocol", "tests/integration", "tests/differential", "tests/crash", "tests/faults",
     "tests/unit/data/test_trash_holders.py",  # references are counted, of which compiled code holds fewer
     "tests/mqtt/codec", "tests/mqtt/session", "tests/mqtt/store", "tests/mqtt/gateway", "tests/mqtt/conformance",
 ]  # fmt: skip

@@ -1,11 +1,11 @@
-"""Which tests run on which worker, where `make test` has three."""
+"""Which tests run on which worker, where `make test` has two."""
 
 import os
 from typing import Any
 
 import pytest
 
-# What takes long is begun first, so that all workers end at about the same time.
+# What takes long is begun first, so that both workers end at about the same time.
 LONG = ("spark", "crash", "differential", "topics", "integration", "sessions", "property")
 
 
